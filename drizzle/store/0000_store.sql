@@ -1,0 +1,94 @@
+-- emend's own tables in the store. Schema emend exists already: the runner keeps its journal there.
+
+-- One row: the install this store belongs to. Slot, publication, roles and queue prefix carry its id.
+create table emend.install (
+  id text primary key check (id ~ '^[0-9a-f]{8}$'),
+  only_one boolean not null default true unique check (only_one)
+);
+--> statement-breakpoint
+-- What has been migrated. `number` is the target's place in the order of locks; it never changes.
+create table emend.target (
+  name text primary key,
+  number integer generated always as identity unique,
+  kind text not null check (kind in ('facts', 'timeline')),
+  -- The columns and options that the target's objects were generated from: how `migrate` sees what changed.
+  -- json, not jsonb: the order of the fields is kept, so that texts can be compared.
+  contract json not null,
+  migrated_at timestamptz not null default now()
+);
+--> statement-breakpoint
+-- Law 6: which log rows have had their effect. Insert only; written in the transaction of the merge.
+-- `_id` comes from one sequence for all logs, so it alone is the key.
+create table emend.ledger (
+  _id bigint primary key,
+  target text not null,
+  told_at timestamptz not null,
+  _nonce bigint not null,
+  _recorded_at timestamptz not null,
+  _actor text,
+  _reason text,
+  dismissed text
+);
+--> statement-breakpoint
+comment on table emend.ledger is 'The log rows that are merged or dismissed: a row in it has had its effect, once (law 6).';
+--> statement-breakpoint
+-- One row a merge. Its greatest told_at is the floor of the next K: K is strictly increasing per key even when the clock steps back.
+create table emend.merge (
+  told_at timestamptz not null,
+  target text not null,
+  rows integer not null
+);
+--> statement-breakpoint
+create index merge_told_at on emend.merge (told_at);
+--> statement-breakpoint
+-- Law 8: rows that could not be merged, each alone, with its reason.
+create table emend.dead_letter (
+  _id bigint primary key,
+  target text not null,
+  -- The log row, column by column, as the server's own text.
+  log_row jsonb not null,
+  sqlstate text not null,
+  reason text not null,
+  attempts integer not null default 1,
+  set_aside_at timestamptz not null default clock_timestamp()
+);
+--> statement-breakpoint
+comment on table emend.dead_letter is 'Log rows that were set aside, each with its reason; nothing is dropped in silence (law 8).';
+--> statement-breakpoint
+-- The store's clock. Only the ticker writes it; a row no merge ever locks. See src/store/clock.ts.
+create table emend.clock (
+  only_one boolean primary key default true check (only_one),
+  -- No merge that starts from now on takes a K at or below it.
+  horizon timestamptz not null,
+  -- Answers about times up to here are final.
+  settled timestamptz not null check (settled <= horizon)
+);
+--> statement-breakpoint
+insert into emend.clock (horizon, settled) values (clock_timestamp(), clock_timestamp() - interval '1 microsecond');
+--> statement-breakpoint
+create function emend.settled() returns timestamptz
+language sql stable
+return (select c.settled from emend.clock c);
+--> statement-breakpoint
+comment on function emend.settled() is 'The time up to which answers about what was believed are final; pass it as known_at to ask about the settled present.';
+--> statement-breakpoint
+-- The guard of every question about a time of belief (law 4): an answer about a time that is not settled could still change.
+-- plpgsql and stable: the planner makes it a one-time filter, and inlines the function around it.
+create function emend.require_settled(known_at timestamptz) returns boolean
+language plpgsql stable
+as $$
+declare
+  settled_at timestamptz := emend.settled();
+begin
+  if known_at is null then
+    raise exception 'known_at is null'
+      using errcode = '22004', hint = 'Leave known_at out to ask about the present, or give a time up to emend.settled().';
+  end if;
+  if known_at > settled_at then
+    raise exception 'what was believed at % is not settled yet; answers are final up to %', known_at, settled_at
+      using errcode = '55000',
+        hint = 'Ask about emend.settled(), or leave known_at out to read the present. The settled time stands still while no emend worker runs.';
+  end if;
+  return true;
+end;
+$$;

@@ -1,0 +1,92 @@
+import type { PgTable } from 'drizzle-orm/pg-core';
+
+/**
+ * What a user writes in `emend.config.ts`. Left-out connection texts are taken from the environment:
+ * `SOURCE_URL`, `REPLICATION_URL`, `STORE_URL`, `REDIS_URL`.
+ */
+export interface EmendConfig {
+  /** The application's Postgres, where corrections are written. */
+  readonly source?: {
+    readonly url?: string | undefined;
+    /** A direct connection for replication, where `url` goes through a pooler. */
+    readonly replicationUrl?: string | undefined;
+  };
+  /** The analytics Postgres, where targets live: another server, another database, or the same one. */
+  readonly store?: { readonly url?: string | undefined };
+  /** Without `redis`, BullMQ's PostgreSQL backend in the store is used. */
+  readonly queue?: {
+    readonly redis?: string | undefined;
+    /** Replaces the prefix `{emend-<install id>}` of all keys. */
+    readonly prefix?: string | undefined;
+  };
+  readonly targets: Readonly<Record<string, TargetConfig>>;
+  readonly capture?: CaptureConfig;
+  readonly merge?: MergeConfig;
+}
+
+export interface CaptureConfig {
+  /** Rows of one source transaction that still become visible together (law 7). Default 1,000. */
+  readonly atomicRows?: number;
+  /** The same in bytes of text. Default 1,048,576. */
+  readonly atomicBytes?: number;
+  /** How long small transactions may wait to be packed into one job, ms. Default 5. */
+  readonly lingerMs?: number;
+}
+
+export interface MergeConfig {
+  /** Jobs that one worker process merges at a time. Default 2. */
+  readonly concurrency?: number;
+}
+
+/** A table: `'schema.table'` (columns are read from the store's catalogue) or a Drizzle table. */
+export type TableRef = string | PgTable;
+
+export interface FactsOptions {
+  /** The natural key: columns that name a thing in the world; never a serial id. */
+  readonly key: readonly string[];
+  readonly eventTime?: string;
+  /** The user's own version column: (column, `_id`) then orders corrections. */
+  readonly version?: string;
+  readonly allow?: readonly Allowance[];
+}
+
+export interface TimelineOptions {
+  readonly key: readonly string[];
+  /** `[from, to)`; with `mode: 'until_next'` a correction states only `from`, the end column is kept by emend. */
+  readonly period: readonly [from: string] | readonly [from: string, to: string];
+  readonly mode?: 'override' | 'until_next';
+  readonly version?: string;
+  /** Adds an exclusion constraint against overlapping periods (btree_gist); about 4 times the cost of a merge. */
+  readonly exclusion?: boolean;
+  readonly allow?: readonly Allowance[];
+}
+
+/** Constraints whose result may depend on the order of delivery; each is refused by `migrate` unless allowed by its name. */
+export type Allowance = string;
+
+export interface FactsConfig extends FactsOptions {
+  readonly kind: 'facts';
+  readonly table: TableRef;
+}
+
+export interface TimelineConfig extends TimelineOptions {
+  readonly kind: 'timeline';
+  readonly table: TableRef;
+}
+
+export type TargetConfig = FactsConfig | TimelineConfig;
+
+/** Gives the configuration its type; it is checked when a command loads it. */
+export function defineConfig<const C extends EmendConfig>(config: C): C {
+  return config;
+}
+
+/** A target of things without a duration, known by natural key. */
+export function facts<const O extends FactsOptions>(table: TableRef, options: O): FactsConfig & O {
+  return { kind: 'facts', table, ...options };
+}
+
+/** A target of things that hold over a period of valid time. */
+export function timeline<const O extends TimelineOptions>(table: TableRef, options: O): TimelineConfig & O {
+  return { kind: 'timeline', table, ...options };
+}

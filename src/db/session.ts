@@ -1,0 +1,23 @@
+import type { ClientBase } from 'pg';
+
+/**
+ * Settings that decide how a value looks as text and what a name means. A database or role may set any of them;
+ * a value that is written under one and read under another is another value (law 9).
+ */
+export const pinnedSettings: Readonly<Record<string, string>> = {
+  DateStyle: 'ISO, MDY',
+  IntervalStyle: 'postgres',
+  TimeZone: 'UTC',
+  extra_float_digits: '3',
+  bytea_output: 'hex',
+  client_encoding: 'UTF8',
+  search_path: '',
+};
+
+/** Pins a session. Not as startup options: connection poolers refuse those. */
+export async function pinSession(client: Pick<ClientBase, 'query'>): Promise<void> {
+  await client.query(
+    `select set_config(name, setting, false) from unnest($1::text[], $2::text[]) as pinned (name, setting)`,
+    [Object.keys(pinnedSettings), Object.values(pinnedSettings)],
+  );
+}

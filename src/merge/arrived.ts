@@ -1,0 +1,73 @@
+import { ident } from '../db/identifier.ts';
+import type { LogRows } from '../change/batch.ts';
+import { statedColumns } from '../change/target.ts';
+import type { Column, Target } from '../change/target.ts';
+import { EmendError } from '../errors.ts';
+
+/** emend's columns of a log row that a merge needs; `_backfill` rows do not come this way. */
+const logColumns: readonly { name: string; baseType: string }[] = [
+  { name: '_id', baseType: 'bigint' },
+  { name: '_op', baseType: 'text' },
+  { name: '_nonce', baseType: 'bigint' },
+  { name: '_recorded_at', baseType: 'timestamp with time zone' },
+  { name: '_actor', baseType: 'text' },
+  { name: '_reason', baseType: 'text' },
+];
+
+function arrivingColumns(target: Target): { name: string; baseType: string }[] {
+  return [...statedColumns(target), ...logColumns];
+}
+
+/** One array of texts a column, in the order of `arrivedRows`' parameters. */
+export function arrivedParameters(target: Target, rows: LogRows): (readonly (string | null)[])[] {
+  refuseUnknownColumns(target, rows);
+  const nulls = new Array<null>(rows.values[0]?.length ?? 0).fill(null);
+  return arrivingColumns(target).map(({ name }) => {
+    const place = rows.columns.indexOf(name);
+    return place < 0 ? nulls : rows.values[place]!;
+  });
+}
+
+/** A column that the store does not have would be dropped in silence: work waits until `migrate` has brought both together. */
+function refuseUnknownColumns(target: Target, rows: LogRows): void {
+  const known = new Set(statedColumns(target).map((column) => column.name));
+  const unknown = rows.columns.filter((name) => !name.startsWith('_') && !known.has(name));
+  if (unknown.length === 0) return;
+  throw new EmendError(
+    'not_migrated',
+    `corrections.${target.name} has columns that target ${target.name} does not have: ${unknown.map(ident).join(', ')}`,
+    {
+      remedy: `Add them to ${target.schema}.${target.table}, run emend migrate, and restart the workers; the rows wait meanwhile.`,
+    },
+  );
+}
+
+/**
+ * `select` of the arrived rows, typed. Law 9: each value is cast once, from the server's own text. The cast is to the type
+ * without its length, because a cast to `varchar(3)` cuts silently; the insert into the target then refuses what is too long.
+ *
+ * @param first number of the first parameter; every column takes one
+ */
+export function arrivedRows(target: Target, first = 1): string {
+  const columns = arrivingColumns(target);
+  const casts = columns.map(({ name, baseType }) => `a.${ident(name)}::${baseType} as ${ident(name)}`);
+  return [
+    `select ${casts.join(', ')}`,
+    `from unnest(${textArrays(first, columns.length)}) as a (${columns.map(({ name }) => ident(name)).join(', ')})`,
+  ].join('\n');
+}
+
+/** How many parameters `arrivedRows` takes. */
+export function arrivedParameterCount(target: Target): number {
+  return arrivingColumns(target).length;
+}
+
+/** Keys of the arrived rows, typed, as one parameter a key column. */
+export function arrivedKeys(key: readonly Column[], first: number): string {
+  const casts = key.map(({ name, baseType }) => `a.${ident(name)}::${baseType}`);
+  return `select ${casts.join(', ')} from unnest(${textArrays(first, key.length)}) as a (${key.map(({ name }) => ident(name)).join(', ')})`;
+}
+
+function textArrays(first: number, count: number): string {
+  return Array.from({ length: count }, (_, index) => `$${first + index}::text[]`).join(', ');
+}

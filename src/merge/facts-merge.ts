@@ -1,0 +1,95 @@
+import { ident } from '../db/identifier.ts';
+import { userColumns } from '../change/target.ts';
+import type { FactsTarget } from '../change/target.ts';
+import { kExpression } from '../store/clock.ts';
+import { sameKey } from '../store/equality.ts';
+import { ownObject, targetTable } from '../store/names.ts';
+import { arrivedRows } from './arrived.ts';
+import { columnLists } from './column-lists.ts';
+import { freshRows, recordMerged } from './record-merged.ts';
+
+/**
+ * The merge of corrections of facts, as one statement. Parameters: K0, then the arrived columns.
+ *
+ * Of all claims on a key, the one that stands and those that arrived, the greatest version wins (law 1). A standing
+ * retraction is a claim like any other: without it a late, lower upsert would bring a retracted key back.
+ */
+export function factsMergeSql(target: FactsTarget): string {
+  const columns = columnLists(target);
+
+  return `
+    with
+    -- law 9: the only cast between the log and the store
+    arrived as materialized (${arrivedRows(target, 2)}),
+    ${freshRows()},
+    -- strictly above every time at which something was told of these keys, and above every settled time shown
+    told as materialized (select ${kExpression('$1')} as k),
+    reach as materialized (select distinct ${columns.key()} from fresh),
+    standing as materialized (
+      select s.tableoid, s.ctid, 'upsert' as _op, ${columns.all('s')}, s._version, s._known_from, s._backfill
+      from reach r
+      join ${targetTable(target)} s on ${sameKey(target.key, 's', 'r')}
+      union all
+      select s.tableoid, s.ctid, s._op, ${columns.key('s')}${columns.tombstoneValues('s')}, s._version, s._known_from, s._backfill
+      from reach r
+      join ${ownObject(target, 'tombstone')} s on ${sameKey(target.key, 's', 'r')} and s._known_to = 'infinity'
+    ),
+    claims as (
+      select * from standing
+      union all
+      select null::oid, null::tid, _op, ${columns.all()}, _id, null::timestamptz, null::text from fresh
+    ),
+    -- law 1: the greatest version has the key
+    weighed as materialized (
+      select c.*, row_number() over (partition by ${columns.key('c')} order by ${columns.newestFirst('c')}) = 1 as won
+      from claims c
+    ),
+    winners as materialized (select * from weighed where won and ctid is null),
+    -- law 4: what stood goes whole to history
+    superseded as materialized (select * from weighed where ctid is not null and not won),
+    history as (
+      insert into ${ownObject(target, 'history')} (${columns.all()}, _version, _known_from, _known_to, _backfill)
+      select ${columns.all('s')}, s._version, s._known_from, told.k, s._backfill
+      from superseded s cross join told
+      where s._op = 'upsert'
+    ),
+    tombstones_closed as (
+      update ${ownObject(target, 'tombstone')} p set _known_to = (select k from told)
+      where p.ctid = any (array(select ctid from superseded where _op <> 'upsert'))
+        and (p.tableoid, p.ctid) in (select tableoid, ctid from superseded where _op <> 'upsert')
+      returning 1
+    ),
+    taken_out as (
+      delete from ${targetTable(target)} p
+      using winners w
+      where w._op <> 'upsert' and ${sameKey(target.key, 'p', 'w')}
+    ),
+    written as (
+      insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)
+      select ${columns.all('w')}, w._version, told.k, w._backfill
+      from winners w cross join told
+      where w._op = 'upsert'
+      -- the key too: of equal keys with different texts (citext, numeric) the winner's is shown, not the first one's
+      on conflict (${columns.key()}) do update set
+        ${userColumns(target)
+          .map(({ name }) => `${ident(name)} = excluded.${ident(name)}`)
+          .join(', ')},
+        _version = excluded._version, _known_from = excluded._known_from, _backfill = excluded._backfill
+    ),
+    tombstones as (
+      insert into ${ownObject(target, 'tombstone')} (${columns.key()}${columns.version()}, _op, _version, _known_from, _backfill)
+      select ${columns.key('w')}${columns.version('w')}, w._op, w._version, told.k, w._backfill
+      from winners w cross join told
+      -- the closed one first: the index holds one standing retraction a key
+      where w._op <> 'upsert' and (select count(*) from tombstones_closed) >= 0
+    ),
+    -- law 4: a correction that did not win when it was told is kept too
+    shadows as (
+      insert into ${ownObject(target, 'shadow')} (${columns.all()}, _op, _version, _known_from, _backfill)
+      select ${columns.all('w')}, w._op, w._version, told.k, w._backfill
+      from weighed w cross join told
+      where w.ctid is null and not w.won
+    ),
+    ${recordMerged(target)}
+    select count(*) as rows from merged`;
+}

@@ -1,0 +1,43 @@
+import type { ClientBase } from 'pg';
+import { ident } from '../db/identifier.ts';
+import type { LogRows } from '../change/batch.ts';
+import type { Column, Target } from '../change/target.ts';
+
+/** Lock classes of emend's buckets: `em` in the high half, the target's number in the low one. */
+const lockClass = 0x656d0000;
+
+/** Buckets a target. Fixed for ever: 20,000 locks in one transaction overflow the lock table, 256 do not. */
+const bucketMask = 255;
+
+/**
+ * Takes the locks of all keys in `rows`, lowest bucket first. It must be a statement of its own, before anything is read:
+ * a statement that waits for a lock and reads would read with the snapshot from before the wait.
+ *
+ * The bucket is computed from the typed key, not from its text: equal numerics, zones and citexts have different texts.
+ */
+export async function lockBuckets(
+  client: ClientBase,
+  target: Target,
+  number: number,
+  rows: LogRows,
+): Promise<void> {
+  const keys = target.key.map(({ name }) => rows.values[rows.columns.indexOf(name)] ?? []);
+  await client.query({
+    name: `emend lock ${target.name}`,
+    text: lockSql(target.key),
+    values: [lockClass + number, ...keys],
+  });
+}
+
+function lockSql(key: readonly Column[]): string {
+  const casts = key.map(({ name, baseType }) => `a.${ident(name)}::${baseType}`).join(', ');
+  const arrays = key.map((_, index) => `$${index + 2}::text[]`).join(', ');
+  return `
+    with buckets as materialized (
+      select distinct (hash_record_extended(row(${casts}), 0) & ${bucketMask})::int as bucket
+      from unnest(${arrays}) as a (${key.map(({ name }) => ident(name)).join(', ')})
+      order by bucket
+    )
+    select count(pg_advisory_xact_lock($1::int, bucket)) as locked
+    from buckets`;
+}

@@ -1,0 +1,91 @@
+import { ident } from '../db/identifier.ts';
+import type { TimelineTarget } from '../change/target.ts';
+import { kExpression } from '../store/clock.ts';
+import { sameKey } from '../store/equality.ts';
+import { ownObject, targetTable } from '../store/names.ts';
+import { applyTimeline } from './apply-timeline.ts';
+import { arrivedRows } from './arrived.ts';
+import { columnLists } from './column-lists.ts';
+import { freshRows } from './record-merged.ts';
+
+/**
+ * The merge of corrections that state their whole period, as one statement. Parameters: K0, then the arrived columns.
+ *
+ * The fold: all claims on a key, those that stand and those that arrived, are put in order of version; each keeps of its
+ * period what no higher one covers. As a multirange that is a subtraction, and its ranges are the canonical pieces (law 3):
+ * touching ranges of one correction are one. No claim is joined with another, so the cost follows the rows of a key.
+ */
+export function overrideMergeSql(target: TimelineTarget): string {
+  const columns = columnLists(target);
+  const { from, to, rangeType } = target.period;
+  const [f, t] = [ident(from.name), ident(to.name)];
+  const multirange = rangeType.replace('range', 'multirange');
+  const period = `${rangeType}(c.${f}, c.${t})`;
+
+  return `
+    with
+    -- law 9: the only cast between the log and the store
+    arrived as materialized (${arrivedRows(target, 2)}),
+    ${freshRows()},
+    -- strictly above every time at which something was told of these keys, and above every settled time shown
+    told as materialized (select ${kExpression('$1')} as k),
+    -- the parts of each key that the fresh rows touch
+    reach as materialized (
+      select ${columns.key()}, unnest(range_agg(${rangeType}(${f}, ${t}))) as part
+      from fresh
+      group by ${columns.key()}
+    ),
+    standing as materialized (
+      select distinct on (s.tableoid, s.ctid)
+        s.tableoid, s.ctid, 'upsert' as _op, ${columns.all('s')}, s._version, s._known_from, s._backfill
+      from reach r
+      join ${targetTable(target)} s on ${overlapping(target, targetTable(target), 'true')}
+      union all
+      select distinct on (s.tableoid, s.ctid)
+        s.tableoid, s.ctid, s._op, ${columns.key('s')}, s.${f}, s.${t}${columns.tombstoneValues('s')},
+        s._version, s._known_from, s._backfill
+      from reach r
+      join ${ownObject(target, 'tombstone')} s on ${overlapping(target, ownObject(target, 'tombstone'), `s._known_to = 'infinity'`)}
+    ),
+    claims as (
+      select * from standing
+      union all
+      select null::oid, null::tid, _op, ${columns.all()}, _id, null::timestamptz, null::text from fresh
+    ),
+    -- laws 1 and 3: of its period, each claim keeps what no higher version covers
+    weighed as materialized (
+      select c.*, ${multirange}(${period}) as stated,
+        ${multirange}(${period}) - coalesce(range_agg(${period}) over higher, '{}'::${multirange}) as won
+      from claims c
+      window higher as (
+        partition by ${columns.key('c')} order by ${columns.newestFirst('c')}
+        rows between unbounded preceding and 1 preceding
+      )
+    ),
+    superseded as materialized (select * from weighed where ctid is not null and won <> stated),
+    pieces as materialized (
+      select w.*, lower(part) as part_from, upper(part) as part_to
+      from weighed w cross join lateral unnest(w.won) as part
+      where w.ctid is null or w.won <> w.stated
+    ),
+    shadowed as (
+      select w.*, lower(part) as part_from, upper(part) as part_to
+      from weighed w cross join lateral unnest(w.stated - w.won) as part
+      where w.ctid is null
+    ),
+    ${applyTimeline(target)}`;
+}
+
+/**
+ * The rows \`s\` of a table that overlap the part \`r\`. Rows of a key do not overlap each other, so the first that can is the
+ * last one to begin at or before the part: one probe of the index instead of all earlier pieces of the key.
+ */
+function overlapping(target: TimelineTarget, table: string, standing: string): string {
+  const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
+  return `${sameKey(target.key, 's', 'r')} and ${standing}
+        and s.${f} < upper(r.part) and s.${t} > lower(r.part)
+        and s.${f} >= coalesce(
+          (select max(b.${f}) from ${table} b
+           where ${sameKey(target.key, 'b', 'r')} and b.${f} <= lower(r.part)${standing === 'true' ? '' : ` and ${standing.replace('s.', 'b.')}`}),
+          lower(r.part))`;
+}

@@ -1,0 +1,35 @@
+import type { Target } from '../change/target.ts';
+import { literal } from '../db/identifier.ts';
+
+/**
+ * Law 6: the common table expressions that record the effect in the statement, and so in the transaction, that makes it.
+ * They read `fresh` (the rows that have an effect) and `told` (K).
+ */
+export function recordMerged(target: Target): string {
+  const name = literal(target.name);
+  return `
+    merged as (
+      insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at, _actor, _reason)
+      select f._id, ${name}, told.k, f._nonce, f._recorded_at, f._actor, f._reason
+      from fresh f cross join told
+      returning 1
+    ),
+    -- the floor of the next K
+    counted as (
+      insert into emend.merge (told_at, target, rows)
+      select told.k, ${name}, (select count(*) from merged)
+      from told
+      where exists (select from fresh)
+    )`;
+}
+
+/** Law 6: rows that are in the ledger, or twice in the job, have had their effect. Reads `arrived`. */
+export function freshRows(): string {
+  return `
+    fresh as materialized (
+      select distinct on (a._id) a.*
+      from arrived a
+      where not exists (select from emend.ledger l where l._id = a._id)
+      order by a._id
+    )`;
+}

@@ -1,0 +1,103 @@
+import { ident } from '../db/identifier.ts';
+import type { TimelineTarget } from '../change/target.ts';
+import { kExpression } from '../store/clock.ts';
+import { sameKey } from '../store/equality.ts';
+import { ownObject, targetTable } from '../store/names.ts';
+import { applyTimeline } from './apply-timeline.ts';
+import { arrivedRows } from './arrived.ts';
+import { columnLists } from './column-lists.ts';
+import { freshRows } from './record-merged.ts';
+
+/**
+ * The merge of corrections that state only a start, as one statement. Parameters: K0, then the arrived columns.
+ *
+ * Versions compete within one start only; the winner of a start holds until the next start that has a winner. A retraction is
+ * a start with nothing; a withdrawal says that there is no start here, and what held before runs on. It stands as a tombstone
+ * of no length, so that lower versions of its start stay out.
+ */
+export function untilNextMergeSql(target: TimelineTarget): string {
+  const columns = columnLists(target);
+  const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
+  const tombstone = ownObject(target, 'tombstone');
+  const starts = (table: string, condition: string) =>
+    `select b.${f} from ${table} b where ${sameKey(target.key, 'b', 'g')} and ${condition}`;
+  const anyStart = (condition: string) =>
+    `(${starts(targetTable(target), condition)})
+              union all
+              (${starts(tombstone, `b._known_to = 'infinity' and b._op <> 'withdraw' and ${condition}`)})`;
+
+  return `
+    with
+    -- law 9: the only cast between the log and the store
+    arrived as materialized (${arrivedRows(target, 2)}),
+    ${freshRows()},
+    -- strictly above every time at which something was told of these keys, and above every settled time shown
+    told as materialized (select ${kExpression('$1')} as k),
+    touched as (
+      select ${columns.key()}, min(${f}) as first_start, max(${f}) as last_start from fresh group by ${columns.key()}
+    ),
+    -- from the start before the first fresh one to the start after the last: all whose end may change, and the next start
+    reach as materialized (
+      select g.*,
+        coalesce((select max(before.${f}) from (${anyStart(`b.${f} < g.first_start`)}) as before), g.first_start) as since,
+        coalesce((select min(after.${f}) from (${anyStart(`b.${f} > g.last_start`)}) as after), g.last_start) as until
+      from touched g
+    ),
+    standing as materialized (
+      select s.tableoid, s.ctid, 'upsert' as _op, ${columns.all('s')}, s._version, s._known_from, s._backfill
+      from reach r
+      join ${targetTable(target)} s on ${sameKey(target.key, 's', 'r')} and s.${f} between r.since and r.until
+      union all
+      select s.tableoid, s.ctid, s._op, ${columns.key('s')}, s.${f}, s.${t}${columns.tombstoneValues('s')},
+        s._version, s._known_from, s._backfill
+      from reach r
+      join ${tombstone} s on ${sameKey(target.key, 's', 'r')} and s.${f} between r.since and r.until and s._known_to = 'infinity'
+    ),
+    claims as (
+      select * from standing
+      union all
+      select null::oid, null::tid, _op, ${columns.key()}, ${f}, null::${target.period.to.type}${columns.values()}, _id,
+        null::timestamptz, null::text
+      from fresh
+    ),
+    -- law 1, within one start
+    ranked as (
+      select c.*,
+        row_number() over (partition by ${columns.key('c')}, c.${f} order by ${columns.newestFirst('c')}) = 1 as won
+      from claims c
+    ),
+    -- each winner holds until the next start; a withdrawal is none
+    weighed as materialized (
+      select r.*,
+        case
+          when not r.won or r._op = 'withdraw' then r.${f}
+          else coalesce(
+            lead(r.${f}) over (partition by ${columns.key('r')}, r.won and r._op <> 'withdraw' order by r.${f}),
+            -- the start after the last fresh one keeps its end; where there is none, the last start has no end
+            case
+              when r.${f} > max(r.${f}) filter (where r.ctid is null) over (partition by ${columns.key('r')}) then r.${t}
+              else ${openEnd(target)}
+            end)
+        end as holds_until
+      from ranked r
+    ),
+    superseded as materialized (
+      select * from weighed where ctid is not null and (not won or holds_until <> ${t})
+    ),
+    pieces as materialized (
+      select w.*, w.${f} as part_from, w.holds_until as part_to
+      from weighed w
+      where w.won and (w.ctid is null or w.holds_until <> w.${t})
+    ),
+    shadowed as (
+      select w.*, w.${f} as part_from, w.${f} as part_to from weighed w where w.ctid is null and not w.won
+    ),
+    ${applyTimeline(target)}`;
+}
+
+/** The end of what has no end; the integer axes have no infinity, so there it is the greatest value. */
+function openEnd({ period }: TimelineTarget): string {
+  if (period.rangeType === 'int4range') return `2147483647`;
+  if (period.rangeType === 'int8range') return `9223372036854775807`;
+  return `'infinity'::${period.to.type}`;
+}

@@ -1,0 +1,123 @@
+/**
+ * Transaction time. K, the time at which the store came to believe something, is taken by each merge for itself; no row
+ * that all merges would have to lock is on the write path.
+ *
+ * Promise: K is strictly increasing per key, and greater than every time that `emend.settled()` has shown, so an answer
+ * about a settled time never changes (law 4), whatever the machine's clock does.
+ *
+ * How: a merge announces K0 (the clock after its locks are held) by a shared advisory lock, and takes K in a later statement,
+ * above the horizon. The ticker first commits a raised horizon, then, in a later statement, moves `settled` below the horizon
+ * and below every announced K0. A merge that took no K yet will see the new horizon; one that has is seen in pg_locks.
+ */
+import type { ClientBase, Pool } from 'pg';
+import type { Log } from '../change/ports.ts';
+
+/** Announced K0s have this in the highest byte of their lock key, to be told from other users of advisory locks. */
+const announcement = 69n << 56n; // 'E'
+
+/**
+ * Announces K0 and returns it, as text. Call it once the locks of all keys are held, and before the statement that takes K.
+ */
+export async function announceK0(client: ClientBase): Promise<string> {
+  const { rows } = await client.query<{ k0: string }>({
+    name: 'emend announce k0',
+    text: `
+      with clock as materialized (select clock_timestamp() as now)
+      select now::text as k0, pg_advisory_xact_lock_shared(${announcement} + (extract(epoch from now) * 1000000)::bigint)
+      from clock`,
+  });
+  return rows[0]!.k0;
+}
+
+/**
+ * The expression of K in a merge statement: above K0, above the horizon, and above every K that is visible under the locks.
+ *
+ * @param k0 the parameter that holds K0, such as `$1`
+ */
+export function kExpression(k0: string): string {
+  return `greatest(
+      ${k0}::timestamptz,
+      (select c.horizon + interval '1 microsecond' from emend.clock c),
+      (select max(m.told_at) + interval '1 microsecond' from emend.merge m))`;
+}
+
+export interface Clock {
+  stop(): Promise<void>;
+}
+
+/** How often `settled` moves. It lags the present by about this much, and by the longest running merge. */
+const tickMs = 50;
+
+/** A session lock: one ticker a store; the others wait for their turn. */
+const tickerLock = (69n << 56n) + 1n;
+
+/**
+ * Starts the ticker: it takes the ticker's lock when it is free, then moves the clock until it is stopped.
+ * A lost connection gives the lock back by itself; this ticker, or another process's, goes on.
+ */
+export function startClock(pool: Pool, log: Log): Clock {
+  let stopping = false;
+  let wake = (): void => {};
+  const sleep = (ms: number) =>
+    new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+
+  async function lead(): Promise<void> {
+    const client = await pool.connect();
+    try {
+      while (!stopping && !(await takeLead(client))) await sleep(tickMs * 10);
+      while (!stopping) {
+        await tick(client);
+        await sleep(tickMs);
+      }
+    } finally {
+      // ends the session, and with it the lock
+      client.release(true);
+    }
+  }
+
+  const running = (async () => {
+    while (!stopping) {
+      await lead().catch((error: unknown) =>
+        log.warn({ err: error }, 'the clock of the store stands still; trying again'),
+      );
+      if (!stopping) await sleep(1000);
+    }
+  })();
+
+  return {
+    stop: async () => {
+      stopping = true;
+      wake();
+      await running;
+    },
+  };
+}
+
+async function takeLead(client: ClientBase): Promise<boolean> {
+  const { rows } = await client.query<{ taken: string }>(
+    `select case when pg_try_advisory_lock(${tickerLock}) then 'yes' else 'no' end as taken`,
+  );
+  return rows[0]?.taken === 'yes';
+}
+
+/** One step of the clock, in two commits. Exported for tests and for commands that run without a worker. */
+export async function tick(client: ClientBase): Promise<void> {
+  await client.query(`update emend.clock set horizon = greatest(horizon, clock_timestamp())`);
+  // A statement of its own: it must see the locks as they are after the horizon was committed.
+  await client.query(
+    `update emend.clock set settled = greatest(settled, least(horizon, announced.k0) - interval '1 microsecond')
+     from (
+       select timestamptz 'epoch' + min((l.classid::bigint << 32 | l.objid::bigint) - ${announcement}) * interval '1 microsecond' as k0
+       from pg_locks l
+       where l.locktype = 'advisory' and l.objsubid = 1 and l.mode = 'ShareLock'
+         and l.database = (select d.oid from pg_database d where d.datname = current_database())
+         and l.classid::bigint >> 24 = 69
+     ) as announced`,
+  );
+}

@@ -1,0 +1,135 @@
+import type { ClientBase } from 'pg';
+import { readTable } from '../db/catalogue.ts';
+import { ident, identList } from '../db/identifier.ts';
+import type { Statement } from '../db/statement.ts';
+import { periodColumns, userColumns } from '../change/target.ts';
+import type { Column, Target } from '../change/target.ts';
+import { EmendError } from '../errors.ts';
+import { ownObject } from './names.ts';
+import type { OwnSuffix } from './names.ts';
+
+interface OwnTable {
+  readonly suffix: OwnSuffix & ('history' | 'shadow' | 'tombstone');
+  readonly comment: string;
+  /** The user's columns that it holds. */
+  readonly columns: readonly Column[];
+  /** emend's columns, as DDL. */
+  readonly own: readonly string[];
+  readonly indexes: readonly string[];
+}
+
+/** History, shadow and tombstone of a target. Created, or given the columns that the target has gained since. */
+export async function planOwnTables(client: ClientBase, target: Target): Promise<Statement[]> {
+  const statements: Statement[] = [];
+  for (const table of ownTables(target)) statements.push(...(await planOwnTable(client, target, table)));
+  return statements;
+}
+
+/** Key and start: what pieces are looked up by. */
+function lookup(target: Target): string {
+  const start = target.kind === 'timeline' ? [target.period.from.name] : [];
+  return identList([...target.key.map((column) => column.name), ...start]);
+}
+
+function ownTables(target: Target): OwnTable[] {
+  const name = target.name;
+  const all = userColumns(target);
+  return [
+    {
+      suffix: 'history',
+      comment: `What was believed of ${name} and is no longer: each row as it stood, from _known_from to _known_to (law 4).`,
+      columns: all,
+      own: [
+        '_version bigint not null',
+        '_known_from timestamptz not null',
+        '_known_to timestamptz not null',
+        '_backfill text',
+        'check (_known_from < _known_to)',
+      ],
+      indexes: [`create index on ${ownObject(target, 'history')} (${lookup(target)})`],
+    },
+    {
+      suffix: 'shadow',
+      comment: `Instants that a correction of ${name} did not win when it was merged (law 4); _known_from is its told-at.`,
+      columns: all,
+      own: [
+        '_version bigint not null',
+        '_op text not null',
+        '_known_from timestamptz not null',
+        '_backfill text',
+      ],
+      indexes: [`create index on ${ownObject(target, 'shadow')} (${lookup(target)})`],
+    },
+    {
+      suffix: 'tombstone',
+      comment: `Winning pieces of retractions of ${name}: nothing is there, and lower versions stay out. Standing while _known_to is infinity.`,
+      columns: [...target.key, ...periodColumns(target), ...(target.version ? [target.version] : [])],
+      own: [
+        '_version bigint not null',
+        '_op text not null',
+        '_known_from timestamptz not null',
+        `_known_to timestamptz not null default 'infinity'`,
+        '_backfill text',
+        'check (_known_from < _known_to)',
+      ],
+      indexes: [
+        `create unique index on ${ownObject(target, 'tombstone')} (${lookup(target)}) where _known_to = 'infinity'`,
+      ],
+    },
+  ];
+}
+
+async function planOwnTable(client: ClientBase, target: Target, table: OwnTable): Promise<Statement[]> {
+  const name = ownObject(target, table.suffix);
+  const existing = await readTable(client, 'emend', `${target.name}_${table.suffix}`);
+  if (!existing) {
+    const columns = [...table.columns.map(columnSql), ...table.own];
+    return [
+      {
+        purpose: `${table.suffix} of ${target.name}`,
+        sql: `create table ${name} (\n  ${columns.join(',\n  ')}\n)`,
+      },
+      {
+        purpose: `what ${table.suffix} of ${target.name} is`,
+        sql: `comment on table ${name} is '${table.comment}'`,
+      },
+      ...table.indexes.map((sql) => ({
+        purpose: `look-ups in ${table.suffix} of ${target.name}`,
+        sql,
+      })),
+    ];
+  }
+  const statements: Statement[] = [];
+  for (const column of table.columns) {
+    const before = existing.columns.find((candidate) => candidate.name === column.name);
+    if (!before) {
+      statements.push({
+        purpose: `new column of ${target.name} in its ${table.suffix}`,
+        sql: `alter table ${name} add column ${columnSql(column)}`,
+      });
+    } else if (before.type !== column.type) {
+      throw destructive(
+        target,
+        column,
+        before.type,
+        `alter table ${name} alter column ${ident(column.name)} type ${column.type}`,
+      );
+    }
+  }
+  return statements;
+}
+
+/** Without the target's constraints: what was true once stays recordable after the rules have changed. */
+function columnSql(column: Column): string {
+  return `${ident(column.name)} ${column.type}`;
+}
+
+function destructive(target: Target, column: Column, before: string, statement: string): EmendError {
+  return new EmendError(
+    'migration_destructive',
+    `targets.${target.name}: column ${ident(column.name)} was ${before} and is ${column.type} now; what is recorded would change`,
+    {
+      remedy: `Change the column back, or rewrite the record yourself, in every table of the target: ${statement};`,
+    },
+  );
+}

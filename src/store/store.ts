@@ -1,0 +1,106 @@
+/**
+ * The store's objects of one target, beside the user's own table.
+ *
+ * Promise: the table holds what is believed now and nothing else, so a plain select is right; history, shadow and
+ * tombstones hold the rest, so that the store alone can answer, explain and revert (law 4).
+ * If it breaks: an answer about the past changes, or a correction that lost once can never come back.
+ */
+import type { ClientBase } from 'pg';
+import { readTable } from '../db/catalogue.ts';
+import { literal } from '../db/identifier.ts';
+import type { Statement } from '../db/statement.ts';
+import { periodColumns } from '../change/target.ts';
+import type { Column, Target } from '../change/target.ts';
+import { EmendError } from '../errors.ts';
+import { readingFunctions } from './functions.ts';
+import { planOwnTables } from './own-tables.ts';
+import { planTargetTable } from './target-table.ts';
+import { periodsView, toldColumns, toldView } from './views.ts';
+
+/** What a target's objects were generated from, as `emend.target.contract` keeps it. */
+interface Contract {
+  readonly schema: string;
+  readonly table: string;
+  readonly mode: string | null;
+  readonly key: readonly { name: string; type: string }[];
+  readonly period: readonly { name: string; type: string }[];
+  readonly values: readonly { name: string; type: string }[];
+  readonly version: string | null;
+}
+
+/**
+ * The statements that bring the store to what the target needs; none when it is there already. Changes nothing.
+ *
+ * @throws EmendError `migration_destructive` when the target's identity or a recorded column changed.
+ */
+export async function planStore(client: ClientBase, target: Target): Promise<Statement[]> {
+  const contract = contractOf(target);
+  const before = await readContract(client, target.name);
+  if (before && JSON.stringify(before) === JSON.stringify(contract)) return [];
+  if (before) refuseOtherIdentity(target, before, contract);
+
+  const table = await readTable(client, target.schema, target.table);
+  if (!table) throw new TypeError(`table of target ${target.name} was resolved and is gone`);
+  const columns = await toldColumns(client, target);
+  return [
+    ...(await planTargetTable(client, target, table)),
+    ...(await planOwnTables(client, target)),
+    toldView(target, columns),
+    ...(target.kind === 'timeline' ? [periodsView(target)] : []),
+    ...readingFunctions(target, columns),
+    {
+      purpose: `contract of ${target.name}`,
+      sql: [
+        `insert into emend.target (name, kind, contract)`,
+        `values (${literal(target.name)}, ${literal(target.kind)}, ${literal(JSON.stringify(contract))})`,
+        `on conflict (name) do update set contract = excluded.contract, migrated_at = now()`,
+      ].join('\n'),
+    },
+  ];
+}
+
+async function readContract(client: ClientBase, name: string): Promise<Contract | null> {
+  const exists = await client.query<{ there: string }>(
+    `select (to_regclass('emend.target') is not null)::text as there`,
+  );
+  if (exists.rows[0]?.there !== 'true') return null;
+  // as json, and not jsonb, text: the order of the fields is ours
+  const { rows } = await client.query<{ contract: string }>(
+    `select contract::text as contract from emend.target where name = $1`,
+    [name],
+  );
+  return rows[0] ? (JSON.parse(rows[0].contract) as Contract) : null;
+}
+
+function contractOf(target: Target): Contract {
+  const columns = (list: readonly Column[]) => list.map(({ name, type }) => ({ name, type }));
+  return {
+    schema: target.schema,
+    table: target.table,
+    mode: target.kind === 'timeline' ? target.mode : null,
+    key: columns(target.key),
+    period: columns(periodColumns(target)),
+    values: columns(target.values),
+    version: target.version?.name ?? null,
+  };
+}
+
+/** The key, the period and the order decide what every recorded row means: under other ones the record would be another. */
+function refuseOtherIdentity(target: Target, before: Contract, now: Contract): void {
+  const fields = ['schema', 'table', 'mode', 'key', 'period', 'version'] as const;
+  const changed = fields.filter((field) => JSON.stringify(before[field]) !== JSON.stringify(now[field]));
+  const gone = before.values.filter((column) => !now.values.some(({ name }) => name === column.name));
+  if (changed.length === 0 && gone.length === 0) return;
+  const what = [...changed, ...gone.map((column) => `column ${column.name} (gone)`)].join(', ');
+  throw new EmendError(
+    'migration_destructive',
+    `targets.${target.name}: ${what} changed since it was migrated`,
+    {
+      remedy:
+        `Recorded corrections would mean something else. Declare a new target beside it (another name, another table) and write its rows as corrections` +
+        (gone.length > 0
+          ? `; or put the column back: alter table "${target.schema}"."${target.table}" ${gone.map(({ name, type }) => `add column "${name}" ${type}`).join(', ')};`
+          : '.'),
+    },
+  );
+}

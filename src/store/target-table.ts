@@ -1,0 +1,87 @@
+import type { ClientBase } from 'pg';
+import type { TableInfo } from '../db/catalogue.ts';
+import { ident, identList, qualified } from '../db/identifier.ts';
+import type { Statement } from '../db/statement.ts';
+import type { Target } from '../change/target.ts';
+import { EmendError } from '../errors.ts';
+import { exclusionName } from './check-constraints.ts';
+import { targetTable } from './names.ts';
+
+/** What emend adds to the user's own table: three columns, the index that merges and joins live from, the guard if asked for. */
+export async function planTargetTable(
+  client: ClientBase,
+  target: Target,
+  table: TableInfo,
+): Promise<Statement[]> {
+  const statements: Statement[] = [];
+  if (!table.columns.some((column) => column.name === '_version')) {
+    await refuseRows(client, target);
+    statements.push({
+      purpose: `columns of emend on ${target.schema}.${target.table}`,
+      sql: [
+        `alter table ${targetTable(target)}`,
+        `  add column _version bigint not null,`,
+        `  add column _known_from timestamptz not null,`,
+        `  add column _backfill text`,
+      ].join('\n'),
+    });
+  }
+  if (!hasIdentityIndex(target, table)) {
+    statements.push({
+      purpose: `one row a ${target.kind === 'facts' ? 'key' : 'key and start'} of ${target.name}`,
+      sql: `create unique index ${ident(`emend_${target.name}_key`)} on ${targetTable(target)} (${identList(identityColumns(target))})`,
+    });
+  }
+  if (target.kind === 'timeline' && target.exclusion) statements.push(...planExclusion(target, table));
+  return statements;
+}
+
+/** A table with rows has to be adopted: each of its rows needs a place in the order of corrections. */
+async function refuseRows(client: ClientBase, target: Target): Promise<void> {
+  const { rows } = await client.query<{ filled: string }>(
+    `select case when exists (select from ${targetTable(target)}) then 'yes' else 'no' end as filled`,
+  );
+  if (rows[0]?.filled === 'no') return;
+  throw new EmendError(
+    'target_invalid',
+    `targets.${target.name}: ${target.schema}.${target.table} has rows already`,
+    {
+      remedy: `Start from an empty table: move the rows away, run migrate, and write them back as corrections (insert into corrections.${target.name} … select …).`,
+    },
+  );
+}
+
+/** Facts are one row a key; pieces are one row a key and start, and what looks them up leads with the key. */
+function identityColumns(target: Target): string[] {
+  const key = target.key.map((column) => column.name);
+  return target.kind === 'timeline' ? [...key, target.period.from.name] : key;
+}
+
+function hasIdentityIndex(target: Target, table: TableInfo): boolean {
+  const wanted = identityColumns(target);
+  return table.uniqueIndexes.some(({ columns, partial }) => {
+    if (partial || columns.length !== wanted.length) return false;
+    const sameColumns = wanted.every((name) => columns.includes(name));
+    return sameColumns && (target.kind === 'facts' || columns.at(-1) === target.period.from.name);
+  });
+}
+
+function planExclusion(target: Target & { kind: 'timeline' }, table: TableInfo): Statement[] {
+  const name = exclusionName(target.name);
+  if (table.constraints.some((constraint) => constraint.name === name)) return [];
+  const { from, to, rangeType } = target.period;
+  const keys = target.key.map((column) => `${ident(column.name)} with ${column.equals}`).join(', ');
+  return [
+    {
+      purpose: 'equality inside a gist index',
+      sql: 'create extension if not exists btree_gist with schema public',
+    },
+    {
+      purpose: `periods of one key of ${target.name} never overlap`,
+      sql: [
+        `alter table ${qualified(target.schema, target.table)} add constraint ${ident(name)}`,
+        `  exclude using gist (${keys}, ${rangeType}(${ident(from.name)}, ${ident(to.name)}) with &&)`,
+      ].join('\n'),
+    },
+  ];
+}

@@ -1,0 +1,184 @@
+import { expect } from 'vitest';
+import type { TimelineTarget } from '../../src/change/target.ts';
+import { axisEnd, lifetimes, periodsOf } from '../support/model.ts';
+import type { Correction, Fold, Piece } from '../support/model.ts';
+import { batchOf, logRows, noAbort } from '../support/store.ts';
+import type { StoreUnderTest } from '../support/store.ts';
+import type { Program } from './programs.ts';
+
+/** How steps of the model's axis are written in a column of the store, in order. */
+export interface Axis {
+  readonly type: string;
+  write(step: number): string;
+}
+
+const days = (step: number) => `2020-01-${String(step).padStart(2, '0')}`;
+const ends = (step: number, between: string) =>
+  step === 0 ? '-infinity' : step === axisEnd ? 'infinity' : between;
+
+export const axes: readonly Axis[] = [
+  { type: 'date', write: (step) => ends(step, days(step)) },
+  // three steps a microsecond apart, then a day
+  {
+    type: 'timestamptz',
+    write: (step) => ends(step, `${days(Math.floor(step / 3) + 1)} 00:00:00.00000${step % 3}+00`),
+  },
+  {
+    type: 'timestamp',
+    write: (step) => ends(step, `${days(Math.floor(step / 3) + 1)} 00:00:00.00000${step % 3}`),
+  },
+  { type: 'integer', write: (step) => (step === axisEnd ? '2147483647' : String(step * 7)) },
+  { type: 'bigint', write: (step) => (step === axisEnd ? '9223372036854775807' : String(step * 7)) },
+];
+
+/** Delivers the program's batches from several connections at once, then compares everything with the model. */
+export async function runProgram(
+  store: StoreUnderTest,
+  axis: Axis,
+  fold: Fold,
+  program: Program,
+): Promise<void> {
+  const target = store.targets[0] as TimelineTarget;
+  await store.pool.query(
+    `truncate public.${target.name}, emend.${target.name}_history, emend.${target.name}_shadow,
+       emend.${target.name}_tombstone, emend.ledger, emend.merge, emend.dead_letter`,
+  );
+  const write = ({ id, key, op, from, to, value, version }: Correction) => ({
+    _id: id,
+    _op: op,
+    k: key,
+    f: axis.write(from),
+    t: axis.write(to),
+    v: op === 'upsert' ? value : null,
+    ver: version,
+  });
+  await Promise.all(
+    program.batches.map((places) =>
+      store.handle(
+        batchOf(
+          logRows(
+            target,
+            places.map((place) => write(program.corrections[place]!)),
+          ),
+        ),
+        noAbort,
+      ),
+    ),
+  );
+  const read = createReader(store, axis);
+
+  // laws 1 to 3: what is believed now is a function of the set
+  const now = fold(program.corrections);
+  expect(await read.believedNow(), 'target and tombstones').toEqual(sorted(now));
+  if (target.kind === 'timeline') {
+    expect(await read.periods(), '_periods').toEqual(periodsOf(now).sort(byText));
+  }
+
+  // law 4: history is a function of the set and of when each was told
+  const tellings = await read.tellings(program.corrections);
+  expect(tellings.flat().length, 'each correction is told once').toBe(program.corrections.length);
+  expect(await read.everBelieved(), 'target, history and tombstones over time').toEqual(
+    sorted(lifetimes(tellings, fold)),
+  );
+  if (target.kind === 'timeline' && target.mode === 'override')
+    await expectCovered(read, program.corrections);
+}
+
+/** Law 4: whatever a correction stated is somewhere in the store, instant by instant. */
+async function expectCovered(
+  read: ReturnType<typeof createReader>,
+  corrections: readonly Correction[],
+): Promise<void> {
+  const parts = await read.allParts();
+  for (const correction of corrections) {
+    const mine = parts.filter((part) => part.id === correction.id);
+    for (let instant = correction.from; instant < correction.to; instant++) {
+      const covered = mine.some((part) => part.from <= instant && instant < part.to);
+      if (!covered) expect.fail(`instant ${instant} of correction ${correction.id} is nowhere in the store`);
+    }
+  }
+}
+
+function createReader({ pool, targets }: StoreUnderTest, axis: Axis) {
+  const target = targets[0]!;
+  const steps = new Map(Array.from({ length: axisEnd + 1 }, (_, step) => [axis.write(step), step]));
+  const step = (text: string) =>
+    steps.get(canonical(text, axis)) ?? expect.fail(`not a bound of the program: ${text}`);
+  const isTimeline = target.kind === 'timeline';
+  const bounds = isTimeline ? 'f::text as f, t::text as t' : `null as f, null as t`;
+  const piece = (row: Record<string, string | null>) => ({
+    key: row.k!,
+    from: isTimeline ? step(row.f!) : 0,
+    to: isTimeline ? step(row.t!) : axisEnd,
+    id: Number(row._version),
+    op: row._op as Correction['op'],
+    value: row.v ?? null,
+  });
+  const query = async (sql: string) => (await pool.query<Record<string, string | null>>(sql)).rows;
+  const name = target.name;
+
+  return {
+    believedNow: async () =>
+      sorted(
+        (
+          await query(`
+            select k, ${bounds}, v, _version, 'upsert' as _op from public.${name}
+            union all
+            select k, ${bounds}, null, _version, _op from emend.${name}_tombstone where _known_to = 'infinity'`)
+        ).map(piece),
+      ),
+    periods: async () =>
+      (await query(`select k, f::text, t::text, v from emend.${name}_periods`))
+        .map((row) => ({ key: row.k!, from: step(row.f!), to: step(row.t!), value: row.v ?? null }))
+        .sort(byText),
+    /** The corrections of each K, in the order of K. */
+    tellings: async (corrections: readonly Correction[]) => {
+      const rows = await query(
+        `select told_at, string_agg(_id::text, ' ') as ids from emend.ledger group by told_at order by told_at`,
+      );
+      return rows.map((row) => row.ids!.split(' ').map((id) => corrections[Number(id) - 1]!));
+    },
+    everBelieved: async () => {
+      const rows = await query(`
+        with ks as (select told_at, dense_rank() over (order by told_at) - 1 as k from emend.ledger),
+        told as (
+          select k, ${bounds}, v, _version, 'upsert' as _op, _known_from, _known_to from emend.${name}_told
+          union all
+          select k, ${bounds}, null, _version, _op, _known_from, _known_to from emend.${name}_tombstone
+        )
+        select t.*, (select distinct ks.k from ks where ks.told_at = t._known_from) as known_from,
+          (select distinct ks.k from ks where ks.told_at = t._known_to) as known_to
+        from told t`);
+      return sorted(
+        rows.map((row) => ({
+          ...piece(row),
+          knownFrom: Number(row.known_from),
+          knownTo: row.known_to === null ? null : Number(row.known_to),
+        })),
+      );
+    },
+    allParts: async () =>
+      (
+        await query(`
+          select k, ${bounds}, v, _version, 'upsert' as _op from emend.${name}_told
+          union all select k, ${bounds}, null, _version, _op from emend.${name}_tombstone
+          union all select k, ${bounds}, v, _version, _op from emend.${name}_shadow`)
+      ).map(piece),
+  };
+}
+
+/** Postgres leaves out trailing zeros of a fraction. */
+function canonical(text: string, axis: Axis): string {
+  if (!axis.type.startsWith('timestamp') || text.endsWith('infinity')) return text;
+  const zone = text.endsWith('+00') ? '+00' : '';
+  const body = zone ? text.slice(0, -3) : text;
+  return `${body.includes('.') ? body : `${body}.000000`}${zone}`;
+}
+
+function byText(one: unknown, other: unknown): number {
+  return JSON.stringify(one) < JSON.stringify(other) ? -1 : 1;
+}
+
+function sorted<P extends Piece>(pieces: readonly P[]): P[] {
+  return [...pieces].sort(byText);
+}

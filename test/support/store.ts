@@ -1,0 +1,99 @@
+import { createPool } from '../../src/db/pool.ts';
+import type { Batch, LogRows } from '../../src/change/batch.ts';
+import type { Handle, Log } from '../../src/change/ports.ts';
+import { statedColumns } from '../../src/change/target.ts';
+import type { Target } from '../../src/change/target.ts';
+import type { TargetDeclaration } from '../../src/config/target-declaration.ts';
+import { withClient } from '../../src/db/transaction.ts';
+import { createMerge } from '../../src/merge/merge.ts';
+import { resolveTargets } from '../../src/store/resolve-targets.ts';
+import { planStore } from '../../src/store/store.ts';
+import type { Pool } from 'pg';
+import { readFileSync } from 'node:fs';
+
+export const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {} };
+
+export interface StoreUnderTest {
+  readonly pool: Pool;
+  readonly targets: readonly Target[];
+  readonly handle: Handle;
+}
+
+/** A migrated store with the given tables, and a merge into it: the real SQL, without capture and queue. */
+export async function createStore(
+  url: string,
+  ddl: string,
+  declarations: readonly (Partial<TargetDeclaration> & Pick<TargetDeclaration, 'name' | 'kind' | 'key'>)[],
+  options: { connections?: number; log?: Log } = {},
+): Promise<StoreUnderTest> {
+  const pool = createPool({ url, applicationName: 'emend test', max: options.connections ?? 4 });
+  await pool.query(ddl);
+  await pool.query('create schema if not exists emend');
+  const fixed = readFileSync(new URL('../../drizzle/store/0000_store.sql', import.meta.url), 'utf8');
+  for (const statement of fixed.split('--> statement-breakpoint')) await pool.query(statement);
+  const targets = await withClient(pool, async (client) => {
+    const resolved = await resolveTargets(client, declarations.map(complete));
+    for (const target of resolved) {
+      for (const statement of await planStore(client, target)) await client.query(statement.sql);
+    }
+    return resolved;
+  });
+  const handle = await createMerge({ pool, targets, log: options.log ?? silentLog });
+  return { pool, targets, handle };
+}
+
+function complete(
+  declaration: Partial<TargetDeclaration> & Pick<TargetDeclaration, 'name' | 'kind' | 'key'>,
+): TargetDeclaration {
+  return {
+    schema: 'public',
+    table: declaration.name,
+    period: null,
+    eventTime: null,
+    version: null,
+    exclusion: false,
+    allow: [],
+    ...declaration,
+  };
+}
+
+export interface TestRow {
+  readonly _id: number | string;
+  readonly _op?: string;
+  readonly [column: string]: unknown;
+}
+
+/** Log rows as capture would hand them over: column-wise text. */
+export function logRows(target: Target, rows: readonly TestRow[]): LogRows {
+  const columns = [
+    ...statedColumns(target).map((column) => column.name),
+    '_id',
+    '_op',
+    '_nonce',
+    '_recorded_at',
+    '_actor',
+    '_reason',
+  ];
+  const defaults: Record<string, string> = {
+    _op: 'upsert',
+    _nonce: '7',
+    _recorded_at: '2026-01-01 00:00:00+00',
+    _actor: 'tester',
+  };
+  const text = (row: TestRow, column: string) => {
+    const value = row[column] ?? defaults[column] ?? null;
+    return value === null ? null : String(value);
+  };
+  return {
+    target: target.name,
+    columns,
+    values: columns.map((column) => rows.map((row) => text(row, column))),
+  };
+}
+
+export function batchOf(...parts: LogRows[]): Batch {
+  const rows = parts.reduce((sum, part) => sum + (part.values[0]?.length ?? 0), 0);
+  return { id: 'b-test', parts, rows, bytes: 0, endLsn: 0n, committedAtMs: 0 };
+}
+
+export const noAbort = new AbortController().signal;
