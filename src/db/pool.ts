@@ -8,6 +8,8 @@ export interface PoolOptions {
   readonly max?: number;
   /** Server-side limit of one statement, ms. It must stay below the queue's job lock, or two workers do one job. */
   readonly statementTimeoutMs?: number;
+  /** Further settings of each session, such as the planner's. */
+  readonly settings?: Readonly<Record<string, string>>;
 }
 
 /** All values come back as the server's text: no Date, no double, no parsed JSON (law 9). */
@@ -30,7 +32,7 @@ export function createPool(options: PoolOptions): pg.Pool {
     connectionTimeoutMillis: 10_000,
     ...(options.statementTimeoutMs === undefined ? {} : { statement_timeout: options.statementTimeoutMs }),
     onConnect: async (client: pg.ClientBase) => {
-      await pinSession(client);
+      await pinSession(client, options.settings);
     },
   });
   pool.on('error', ignore);

@@ -14,10 +14,14 @@ export const pinnedSettings: Readonly<Record<string, string>> = {
   search_path: '',
 };
 
-/** Pins a session. Not as startup options: connection poolers refuse those. */
-export async function pinSession(client: Pick<ClientBase, 'query'>): Promise<void> {
+/** Pins a session, with further settings where given. Not as startup options: connection poolers refuse those. */
+export async function pinSession(
+  client: Pick<ClientBase, 'query'>,
+  further: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  const settings = { ...pinnedSettings, ...further };
   await client.query(
     `select set_config(name, setting, false) from unnest($1::text[], $2::text[]) as pinned (name, setting)`,
-    [Object.keys(pinnedSettings), Object.values(pinnedSettings)],
+    [Object.keys(settings), Object.values(settings)],
   );
 }

@@ -21,7 +21,14 @@ import { lockBuckets } from './lock-buckets.ts';
 import { overrideMergeSql } from './override-merge.ts';
 import { untilNextMergeSql } from './until-next-merge.ts';
 
+/**
+ * Settings of the sessions that merge. Every look-up of a merge is by key; a plan made while a table was small, and kept,
+ * would read the whole of it for each batch once it is large.
+ */
+export const mergeSettings: Readonly<Record<string, string>> = { enable_seqscan: 'off' };
+
 export interface MergeOptions {
+  /** Sessions with `mergeSettings`. */
   readonly pool: Pool;
   readonly targets: readonly Target[];
   readonly log: Log;

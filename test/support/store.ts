@@ -5,7 +5,7 @@ import { statedColumns } from '../../src/change/target.ts';
 import type { Target } from '../../src/change/target.ts';
 import type { TargetDeclaration } from '../../src/config/target-declaration.ts';
 import { withClient } from '../../src/db/transaction.ts';
-import { createMerge } from '../../src/merge/merge.ts';
+import { createMerge, mergeSettings } from '../../src/merge/merge.ts';
 import { resolveTargets } from '../../src/store/resolve-targets.ts';
 import { planStore } from '../../src/store/store.ts';
 import type { Pool } from 'pg';
@@ -26,7 +26,12 @@ export async function createStore(
   declarations: readonly (Partial<TargetDeclaration> & Pick<TargetDeclaration, 'name' | 'kind' | 'key'>)[],
   options: { connections?: number; log?: Log } = {},
 ): Promise<StoreUnderTest> {
-  const pool = createPool({ url, applicationName: 'emend test', max: options.connections ?? 4 });
+  const pool = createPool({
+    url,
+    applicationName: 'emend test',
+    max: options.connections ?? 4,
+    settings: mergeSettings,
+  });
   await pool.query(ddl);
   await pool.query('create schema if not exists emend');
   const fixed = readFileSync(new URL('../../drizzle/store/0000_store.sql', import.meta.url), 'utf8');
