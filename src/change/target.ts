@@ -25,6 +25,10 @@ export interface Period {
   readonly from: Column;
   readonly to: Column;
   readonly rangeType: RangeType;
+  /** How the table writes an end that is open: `infinity`, a sentinel such as `9999-12-31`, or null for NULL. */
+  readonly openEnd: string | null;
+  /** Whether the table's end is the last instant that still belongs to the period (date and integer axes only). */
+  readonly closed: boolean;
 }
 
 interface TargetBase {

@@ -56,6 +56,10 @@ export interface TimelineOptions {
   readonly period: readonly [from: string] | readonly [from: string, to: string];
   readonly mode?: 'override' | 'until_next';
   readonly version?: string;
+  /** How the table writes an end that is open: `'infinity'` (the default), a sentinel such as `'9999-12-31'`, or null. */
+  readonly openEnd?: string | null;
+  /** The table's end is the last day (or number) that still belongs to the period, instead of the first that does not. */
+  readonly closed?: boolean;
   /** Adds an exclusion constraint against overlapping periods (btree_gist); about 4 times the cost of a merge. */
   readonly exclusion?: boolean;
   readonly allow?: readonly Allowance[];

@@ -1,6 +1,7 @@
 import { ident } from '../db/identifier.ts';
 import type { TimelineTarget } from '../change/target.ts';
 import { ownObject, targetTable } from '../store/names.ts';
+import { fromAxis } from '../store/period-form.ts';
 import { columnLists } from './column-lists.ts';
 import { recordMerged } from './record-merged.ts';
 
@@ -39,7 +40,7 @@ export function applyTimeline(target: TimelineTarget): string {
     ),
     written as (
       insert into ${targetTable(target)} (${columns.key()}, ${f}, ${t}${columns.values()}, _version, _known_from, _backfill)
-      select ${columns.key('p')}, p.part_from, p.part_to${columns.values('p')}, p._version, told.k, p._backfill
+      select ${columns.key('p')}, p.part_from, ${fromAxis(target.period, 'p.part_to')}${columns.values('p')}, p._version, told.k, p._backfill
       from pieces p cross join told cross join cleared
       where p._op = 'upsert'
     ),

@@ -1,8 +1,9 @@
 import { ident } from '../db/identifier.ts';
 import type { LogRows } from '../change/batch.ts';
 import { statedColumns } from '../change/target.ts';
-import type { Column, Target } from '../change/target.ts';
+import type { Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
+import { openEnd, toAxis } from '../store/period-form.ts';
 
 /** emend's columns of a log row that a merge needs; `_backfill` rows do not come this way. */
 const logColumns: readonly { name: string; baseType: string }[] = [
@@ -50,22 +51,18 @@ function refuseUnknownColumns(target: Target, rows: LogRows): void {
  */
 export function arrivedRows(target: Target, first = 1): string {
   const columns = arrivingColumns(target);
-  const casts = columns.map(({ name, baseType }) => `a.${ident(name)}::${baseType} as ${ident(name)}`);
+  const casts = columns.map((column) => `${typed(target, column)} as ${ident(column.name)}`);
   return [
     `select ${casts.join(', ')}`,
     `from unnest(${textArrays(first, columns.length)}) as a (${columns.map(({ name }) => ident(name)).join(', ')})`,
   ].join('\n');
 }
 
-/** How many parameters `arrivedRows` takes. */
-export function arrivedParameterCount(target: Target): number {
-  return arrivingColumns(target).length;
-}
-
-/** Keys of the arrived rows, typed, as one parameter a key column. */
-export function arrivedKeys(key: readonly Column[], first: number): string {
-  const casts = key.map(({ name, baseType }) => `a.${ident(name)}::${baseType}`);
-  return `select ${casts.join(', ')} from unnest(${textArrays(first, key.length)}) as a (${key.map(({ name }) => ident(name)).join(', ')})`;
+/** The end of a period in the axis form; an end that the log left out is open. */
+function typed(target: Target, { name, baseType }: { name: string; baseType: string }): string {
+  const cast = `a.${ident(name)}::${baseType}`;
+  if (target.kind === 'facts' || name !== target.period.to.name) return cast;
+  return `coalesce(${toAxis(target.period, cast)}, ${openEnd(target.period)})`;
 }
 
 function textArrays(first: number, count: number): string {

@@ -3,6 +3,7 @@ import type { TimelineTarget } from '../change/target.ts';
 import { kExpression } from '../store/clock.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
+import { toAxis } from '../store/period-form.ts';
 import { applyTimeline } from './apply-timeline.ts';
 import { arrivedRows } from './arrived.ts';
 import { columnLists } from './column-lists.ts';
@@ -37,15 +38,16 @@ export function overrideMergeSql(target: TimelineTarget): string {
     ),
     standing as materialized (
       select distinct on (s.tableoid, s.ctid)
-        s.tableoid, s.ctid, 'upsert' as _op, ${columns.all('s')}, s._version, s._known_from, s._backfill
+        s.tableoid, s.ctid, 'upsert' as _op, ${columns.key('s')}, s.${f}, ${toAxis(target.period, `s.${t}`)} as ${t}${columns.values('s')},
+        s._version, s._known_from, s._backfill
       from reach r
-      join ${targetTable(target)} s on ${overlapping(target, targetTable(target), 'true')}
+      join ${targetTable(target)} s on ${overlapping(target, targetTable(target), toAxis(target.period, `s.${t}`), 'true')}
       union all
       select distinct on (s.tableoid, s.ctid)
         s.tableoid, s.ctid, s._op, ${columns.key('s')}, s.${f}, s.${t}${columns.tombstoneValues('s')},
         s._version, s._known_from, s._backfill
       from reach r
-      join ${ownObject(target, 'tombstone')} s on ${overlapping(target, ownObject(target, 'tombstone'), `s._known_to = 'infinity'`)}
+      join ${ownObject(target, 'tombstone')} s on ${overlapping(target, ownObject(target, 'tombstone'), `s.${t}`, `s._known_to = 'infinity'`)}
     ),
     claims as (
       select * from standing
@@ -77,13 +79,13 @@ export function overrideMergeSql(target: TimelineTarget): string {
 }
 
 /**
- * The rows \`s\` of a table that overlap the part \`r\`. Rows of a key do not overlap each other, so the first that can is the
+ * The rows `s` of a table that overlap the part `r`. Rows of a key do not overlap each other, so the first that can is the
  * last one to begin at or before the part: one probe of the index instead of all earlier pieces of the key.
  */
-function overlapping(target: TimelineTarget, table: string, standing: string): string {
-  const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
+function overlapping(target: TimelineTarget, table: string, end: string, standing: string): string {
+  const f = ident(target.period.from.name);
   return `${sameKey(target.key, 's', 'r')} and ${standing}
-        and s.${f} < upper(r.part) and s.${t} > lower(r.part)
+        and s.${f} < upper(r.part) and ${end} > lower(r.part)
         and s.${f} >= coalesce(
           (select max(b.${f}) from ${table} b
            where ${sameKey(target.key, 'b', 'r')} and b.${f} <= lower(r.part)${standing === 'true' ? '' : ` and ${standing.replace('s.', 'b.')}`}),

@@ -3,6 +3,7 @@ import type { TimelineTarget } from '../change/target.ts';
 import { kExpression } from '../store/clock.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
+import { openEnd, toAxis } from '../store/period-form.ts';
 import { applyTimeline } from './apply-timeline.ts';
 import { arrivedRows } from './arrived.ts';
 import { columnLists } from './column-lists.ts';
@@ -44,7 +45,8 @@ export function untilNextMergeSql(target: TimelineTarget): string {
       from touched g
     ),
     standing as materialized (
-      select s.tableoid, s.ctid, 'upsert' as _op, ${columns.all('s')}, s._version, s._known_from, s._backfill
+      select s.tableoid, s.ctid, 'upsert' as _op, ${columns.key('s')}, s.${f}, ${toAxis(target.period, `s.${t}`)} as ${t}${columns.values('s')},
+        s._version, s._known_from, s._backfill
       from reach r
       join ${targetTable(target)} s on ${sameKey(target.key, 's', 'r')} and s.${f} between r.since and r.until
       union all
@@ -76,7 +78,7 @@ export function untilNextMergeSql(target: TimelineTarget): string {
             -- the start after the last fresh one keeps its end; where there is none, the last start has no end
             case
               when r.${f} > max(r.${f}) filter (where r.ctid is null) over (partition by ${columns.key('r')}) then r.${t}
-              else ${openEnd(target)}
+              else ${openEnd(target.period)}
             end)
         end as holds_until
       from ranked r
@@ -93,11 +95,4 @@ export function untilNextMergeSql(target: TimelineTarget): string {
       select w.*, w.${f} as part_from, w.${f} as part_to from weighed w where w.ctid is null and not w.won
     ),
     ${applyTimeline(target)}`;
-}
-
-/** The end of what has no end; the integer axes have no infinity, so there it is the greatest value. */
-function openEnd({ period }: TimelineTarget): string {
-  if (period.rangeType === 'int4range') return `2147483647`;
-  if (period.rangeType === 'int8range') return `9223372036854775807`;
-  return `'infinity'::${period.to.type}`;
 }

@@ -62,7 +62,7 @@ function isKeyAndEnd({ key, period }: TargetDeclaration, columns: ReadonlySet<st
   return period !== null && [...key, period.to].every((name) => columns.has(name));
 }
 
-/** A CHECK over a period column, other than `from < to`, which always holds. */
+/** A CHECK over a period column, other than `from < to` in the form of the table, which always holds. */
 function isPeriodCheck(
   { period }: TargetDeclaration,
   { type, columns, expression }: ConstraintInfo,
@@ -70,5 +70,12 @@ function isPeriodCheck(
   if (type !== 'c' || !period || !columns.some((name) => name === period.from || name === period.to))
     return false;
   const plain = (expression ?? '').replaceAll(/[()\s"]/g, '');
-  return plain !== `${period.from}<${period.to}` && plain !== `${period.to}>${period.from}`;
+  const before = period.closed ? '<=' : '<';
+  const after = period.closed ? '>=' : '>';
+  const alwaysHolds = [`${period.from}${before}${period.to}`, `${period.to}${after}${period.from}`];
+  const orOpen = alwaysHolds.flatMap((check) => [
+    `${period.to}ISNULLOR${check}`,
+    `${check}OR${period.to}ISNULL`,
+  ]);
+  return ![...alwaysHolds, ...(period.openEnd === null ? orOpen : [])].includes(plain);
 }

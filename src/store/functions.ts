@@ -3,6 +3,7 @@ import type { Statement } from '../db/statement.ts';
 import type { Target, TimelineTarget } from '../change/target.ts';
 import { ownObject, targetTable } from './names.ts';
 import type { OwnSuffix } from './names.ts';
+import { toAxis } from './period-form.ts';
 import { periodsQuery, presentColumns } from './views.ts';
 
 /**
@@ -47,7 +48,7 @@ export function readingFunctions(target: Target, columns: readonly string[]): St
 }
 
 function validAt({ period }: TimelineTarget): string {
-  return `${ident(period.from.name)} <= $1 and $1 < ${ident(period.to.name)}`;
+  return `${ident(period.from.name)} <= $1 and $1 < ${toAxis(period, ident(period.to.name))}`;
 }
 
 /** Law 4: only a settled time has an answer. */

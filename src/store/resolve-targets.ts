@@ -3,10 +3,11 @@ import { readTable } from '../db/catalogue.ts';
 import type { ColumnInfo, ConstraintInfo, TableInfo } from '../db/catalogue.ts';
 import { ident } from '../db/identifier.ts';
 import type { Column, FactsTarget, Period, RangeType, Target, TimelineTarget } from '../change/target.ts';
-import type { TargetDeclaration } from '../config/target-declaration.ts';
+import type { PeriodDeclaration, TargetDeclaration } from '../config/target-declaration.ts';
 import { EmendError } from '../errors.ts';
 import type { Problem } from '../errors.ts';
 import { checkConstraints } from './check-constraints.ts';
+import { axisOpenEnd } from './period-form.ts';
 
 const rangeTypes: Readonly<Record<string, RangeType>> = {
   'timestamp with time zone': 'tstzrange',
@@ -157,6 +158,14 @@ function checkPeriod(declaration: TargetDeclaration, table: TableInfo, path: str
     ];
   }
   const problems: Problem[] = [];
+  if (declaration.period.closed && from.type.startsWith('timestamp')) {
+    problems.push({
+      path: `${path}.closed`,
+      problem: `period column ${ident(to.name)} has type ${to.type}, which has no next value`,
+      remedy:
+        'closed: true is for date and integer axes; a timestamp ends at the first instant that no longer belongs to it.',
+    });
+  }
   if (from.type !== to.type) {
     problems.push({
       path: `${path}.period`,
@@ -164,11 +173,12 @@ function checkPeriod(declaration: TargetDeclaration, table: TableInfo, path: str
       remedy: 'Give both ends of the period one type.',
     });
   }
-  for (const column of [from, to].filter((end) => end.nullable)) {
+  const mayBeNull = declaration.period.openEnd === null ? [from] : [from, to];
+  for (const column of mayBeNull.filter((end) => end.nullable)) {
     problems.push({
       path: `${path}.period`,
       problem: `period column ${ident(column.name)} may be null`,
-      remedy: `Open ends are 'infinity' and '-infinity': alter table ${ident(table.schema)}.${ident(table.name)} alter column ${ident(column.name)} set not null;`,
+      remedy: `Open ends are 'infinity' and '-infinity' (or declare openEnd: null for the end): alter table ${ident(table.schema)}.${ident(table.name)} alter column ${ident(column.name)} set not null;`,
     });
   }
   return problems;
@@ -233,13 +243,15 @@ function buildTarget(declaration: TargetDeclaration, table: TableInfo): Target {
     ...base,
     kind: 'timeline',
     mode: declaration.period.mode,
-    period: {
-      from,
-      to: column(declaration.period.to),
-      rangeType: rangeTypes[from.type]!,
-    } satisfies Period,
+    period: buildPeriod(declaration.period, from, column(declaration.period.to)),
     exclusion: declaration.exclusion,
   } satisfies TimelineTarget;
+}
+
+function buildPeriod(declared: PeriodDeclaration, from: Column, to: Column): Period {
+  const rangeType = rangeTypes[from.type]!;
+  const openEnd = declared.openEnd === undefined ? axisOpenEnd({ rangeType }) : declared.openEnd;
+  return { from, to, rangeType, openEnd, closed: declared.closed === true };
 }
 
 function toColumn(info: ColumnInfo): Column {

@@ -6,6 +6,7 @@ import type { Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
 import { exclusionName } from './check-constraints.ts';
 import { targetTable } from './names.ts';
+import { toAxis } from './period-form.ts';
 
 /** What emend adds to the user's own table: three columns, the index that merges and joins live from, the guard if asked for. */
 export async function planTargetTable(
@@ -80,7 +81,7 @@ function planExclusion(target: Target & { kind: 'timeline' }, table: TableInfo):
       purpose: `periods of one key of ${target.name} never overlap`,
       sql: [
         `alter table ${qualified(target.schema, target.table)} add constraint ${ident(name)}`,
-        `  exclude using gist (${keys}, ${rangeType}(${ident(from.name)}, ${ident(to.name)}) with &&)`,
+        `  exclude using gist (${keys}, ${rangeType}(${ident(from.name)}, ${toAxis(target.period, ident(to.name))}) with &&)`,
       ].join('\n'),
     },
   ];

@@ -6,6 +6,7 @@ import { userColumns } from '../change/target.ts';
 import type { Column, Target, TimelineTarget } from '../change/target.ts';
 import { sameValue } from './equality.ts';
 import { ownObject, targetTable } from './names.ts';
+import { fromAxis, toAxis } from './period-form.ts';
 
 /** Columns of emend that `_told` shows beside the user's. */
 const beliefColumns = ['_version', '_backfill', '_known_from', '_known_to'];
@@ -34,7 +35,7 @@ export function toldView(target: Target, columns: readonly string[]): Statement 
       `select ${presentColumns(columns)}`,
       `from ${targetTable(target)}`,
       `union all`,
-      `select ${identList(columns)}`,
+      `select ${columns.map((name) => historyColumn(target, name)).join(', ')}`,
       `from ${ownObject(target, 'history')}`,
     ].join('\n'),
   };
@@ -45,6 +46,12 @@ export function presentColumns(columns: readonly string[]): string {
   return columns
     .map((name) => (name === '_known_to' ? `'infinity'::timestamptz as _known_to` : ident(name)))
     .join(', ');
+}
+
+/** History holds ends in the axis form; what is shown has the target's. */
+function historyColumn(target: Target, name: string): string {
+  if (target.kind === 'facts' || name !== target.period.to.name) return ident(name);
+  return `${fromAxis(target.period, ident(name))} as ${ident(name)}`;
 }
 
 /** What is believed now, as a person would draw it: touching pieces with equal values are one period (law 3). */
@@ -65,19 +72,20 @@ export function periodsView(target: TimelineTarget): Statement {
 export function periodsQuery(target: TimelineTarget, source: string): string {
   const from = ident(target.period.from.name);
   const to = ident(target.period.to.name);
+  const end = toAxis(target.period, to);
   const key = identList(target.key.map((column) => column.name));
   const shown = target.values.filter((column) => column !== target.version);
   const values = shown.map((column) => ident(column.name));
   const listed = (columns: readonly string[]) => columns.map((column) => `, ${column}`).join('');
   return [
-    `select ${key}, ${from}, last_end as ${to}${listed(values)}`,
+    `select ${key}, ${from}, ${fromAxis(target.period, 'last_end')} as ${to}${listed(values)}`,
     `from (`,
-    `  select numbered.*, max(${to}) over (partition by ${key}, run) as last_end`,
+    `  select numbered.*, max(axis_end) over (partition by ${key}, run) as last_end`,
     `  from (`,
     `    select marked.*, count(*) filter (where begins) over (partition by ${key} order by ${from}) as run`,
     `    from (`,
-    `      select ${key}, ${from}, ${to}${listed(values)},`,
-    `        not coalesce(${continues(shown, from, to)}, false) as begins`,
+    `      select ${key}, ${from}, ${end} as axis_end${listed(values)},`,
+    `        not coalesce(${continues(shown, from, end)}, false) as begins`,
     `      from ${source} as piece`,
     `      window in_order as (partition by ${key} order by ${from})`,
     `    ) as marked`,
@@ -87,8 +95,8 @@ export function periodsQuery(target: TimelineTarget, source: string): string {
   ].join('\n');
 }
 
-function continues(values: readonly Column[], from: string, to: string): string {
-  const touches = `lag(${to}) over in_order = ${from}`;
+function continues(values: readonly Column[], from: string, end: string): string {
+  const touches = `lag(${end}) over in_order = ${from}`;
   const same = values.map((column) =>
     sameValue(column, `lag(${ident(column.name)}) over in_order`, ident(column.name)),
   );

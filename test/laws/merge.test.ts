@@ -6,7 +6,7 @@ import { createStore } from '../support/store.ts';
 import type { StoreUnderTest } from '../support/store.ts';
 import { programs } from './programs.ts';
 import type { ProgramShape } from './programs.ts';
-import { axes, runProgram } from './run-program.ts';
+import { axes, endForms, runProgram } from './run-program.ts';
 import type { Axis } from './run-program.ts';
 
 /** Seconds for all laws together: EMEND_LAWS_SECONDS, 30 by default. EMEND_LAWS_SEED repeats a run. */
@@ -26,6 +26,12 @@ const cases = [
     mode: 'override' as const,
     versioned: false,
   })),
+  ...endForms.map((axis) => ({
+    name: `override, ends: ${axis.ends!.name}`,
+    axis,
+    mode: 'override' as const,
+    versioned: false,
+  })),
   { name: 'override with a version column', axis: axes[0]!, mode: 'override' as const, versioned: true },
   ...axes
     .filter(({ type }) => type === 'date' || type === 'bigint')
@@ -35,6 +41,12 @@ const cases = [
       mode: 'until_next' as const,
       versioned: false,
     })),
+  {
+    name: 'until next, ends: null for open',
+    axis: endForms[0]!,
+    mode: 'until_next' as const,
+    versioned: false,
+  },
   { name: 'until next with a version column', axis: axes[0]!, mode: 'until_next' as const, versioned: true },
   { name: 'facts', axis: axes[0]!, mode: 'facts' as const, versioned: false },
   { name: 'facts with a version column', axis: axes[0]!, mode: 'facts' as const, versioned: true },
@@ -80,8 +92,14 @@ function openStore(
       { name: 'x', kind: 'facts', key: ['k'], version },
     ]);
   }
-  const ddl = `create table public.x (k text not null, f ${axis.type} not null, t ${axis.type} not null, v text${ver})`;
+  const ddl = `create table public.x (k text not null, f ${axis.type} not null, t ${axis.type}${axis.ends?.openEnd === null ? '' : ' not null'}, v text${ver})`;
   return createStore(url, ddl, [
-    { name: 'x', kind: 'timeline', key: ['k'], period: { from: 'f', to: 't', mode }, version },
+    {
+      name: 'x',
+      kind: 'timeline',
+      key: ['k'],
+      period: { from: 'f', to: 't', mode, openEnd: axis.ends?.openEnd, closed: axis.ends?.closed },
+      version,
+    },
   ]);
 }

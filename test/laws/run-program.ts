@@ -10,6 +10,13 @@ import type { Program } from './programs.ts';
 export interface Axis {
   readonly type: string;
   write(step: number): string;
+  /** How the table itself, and so the log, writes an end, where that is not the axis' own form. */
+  readonly ends?: {
+    readonly name: string;
+    readonly openEnd: string | null;
+    readonly closed: boolean;
+    write(step: number): string | null;
+  };
 }
 
 const days = (step: number) => `2020-01-${String(step).padStart(2, '0')}`;
@@ -31,6 +38,37 @@ export const axes: readonly Axis[] = [
   { type: 'bigint', write: (step) => (step === axisEnd ? '9223372036854775807' : String(step * 7)) },
 ];
 
+/** Tables with ends of a form of their own. */
+export const endForms: readonly Axis[] = [
+  {
+    ...axes[0]!,
+    ends: {
+      name: 'null for open',
+      openEnd: null,
+      closed: false,
+      write: (step) => (step === axisEnd ? null : axes[0]!.write(step)),
+    },
+  },
+  {
+    ...axes[0]!,
+    ends: {
+      name: 'the last day, 9999-12-31 for open',
+      openEnd: '9999-12-31',
+      closed: true,
+      write: (step) => (step === axisEnd ? '9999-12-31' : step === 1 ? '2019-12-31' : days(step - 1)),
+    },
+  },
+  {
+    ...axes[3]!,
+    ends: {
+      name: 'the last number, -1 for open',
+      openEnd: '-1',
+      closed: true,
+      write: (step) => (step === axisEnd ? '-1' : String(step * 7 - 1)),
+    },
+  },
+];
+
 /** Delivers the program's batches from several connections at once, then compares everything with the model. */
 export async function runProgram(
   store: StoreUnderTest,
@@ -48,7 +86,7 @@ export async function runProgram(
     _op: op,
     k: key,
     f: axis.write(from),
-    t: axis.write(to),
+    t: (axis.ends ?? axis).write(to),
     v: op === 'upsert' ? value : null,
     ver: version,
   });
@@ -104,12 +142,19 @@ function createReader({ pool, targets }: StoreUnderTest, axis: Axis) {
   const steps = new Map(Array.from({ length: axisEnd + 1 }, (_, step) => [axis.write(step), step]));
   const step = (text: string) =>
     steps.get(canonical(text, axis)) ?? expect.fail(`not a bound of the program: ${text}`);
+  const shownEnds = new Map(
+    Array.from({ length: axisEnd + 1 }, (_, step) => [(axis.ends ?? axis).write(step), step]),
+  );
+  /** Target, `_told` and `_periods` show the table's form of an end; emend's own tables hold the axis'. */
+  const shownEnd = (text: string | null) =>
+    (text === null ? shownEnds.get(null) : shownEnds.get(canonical(text, axis))) ??
+    expect.fail(`not an end of the program: ${text}`);
   const isTimeline = target.kind === 'timeline';
   const bounds = isTimeline ? 'f::text as f, t::text as t' : `null as f, null as t`;
   const piece = (row: Record<string, string | null>) => ({
     key: row.k!,
     from: isTimeline ? step(row.f!) : 0,
-    to: isTimeline ? step(row.t!) : axisEnd,
+    to: !isTimeline ? axisEnd : row.shown === 't' ? shownEnd(row.t!) : step(row.t!),
     id: Number(row._version),
     op: row._op as Correction['op'],
     value: row.v ?? null,
@@ -122,14 +167,14 @@ function createReader({ pool, targets }: StoreUnderTest, axis: Axis) {
       sorted(
         (
           await query(`
-            select k, ${bounds}, v, _version, 'upsert' as _op from public.${name}
+            select k, ${bounds}, v, _version, 'upsert' as _op, true as shown from public.${name}
             union all
-            select k, ${bounds}, null, _version, _op from emend.${name}_tombstone where _known_to = 'infinity'`)
+            select k, ${bounds}, null, _version, _op, false from emend.${name}_tombstone where _known_to = 'infinity'`)
         ).map(piece),
       ),
     periods: async () =>
       (await query(`select k, f::text, t::text, v from emend.${name}_periods`))
-        .map((row) => ({ key: row.k!, from: step(row.f!), to: step(row.t!), value: row.v ?? null }))
+        .map((row) => ({ key: row.k!, from: step(row.f!), to: shownEnd(row.t!), value: row.v ?? null }))
         .sort(byText),
     /** The corrections of each K, in the order of K. */
     tellings: async (corrections: readonly Correction[]) => {
@@ -142,9 +187,9 @@ function createReader({ pool, targets }: StoreUnderTest, axis: Axis) {
       const rows = await query(`
         with ks as (select told_at, dense_rank() over (order by told_at) - 1 as k from emend.ledger),
         told as (
-          select k, ${bounds}, v, _version, 'upsert' as _op, _known_from, _known_to from emend.${name}_told
+          select k, ${bounds}, v, _version, 'upsert' as _op, _known_from, _known_to, true as shown from emend.${name}_told
           union all
-          select k, ${bounds}, null, _version, _op, _known_from, _known_to from emend.${name}_tombstone
+          select k, ${bounds}, null, _version, _op, _known_from, _known_to, false from emend.${name}_tombstone
         )
         select t.*, (select distinct ks.k from ks where ks.told_at = t._known_from) as known_from,
           (select distinct ks.k from ks where ks.told_at = t._known_to) as known_to
@@ -160,9 +205,9 @@ function createReader({ pool, targets }: StoreUnderTest, axis: Axis) {
     allParts: async () =>
       (
         await query(`
-          select k, ${bounds}, v, _version, 'upsert' as _op from emend.${name}_told
-          union all select k, ${bounds}, null, _version, _op from emend.${name}_tombstone
-          union all select k, ${bounds}, v, _version, _op from emend.${name}_shadow`)
+          select k, ${bounds}, v, _version, 'upsert' as _op, true as shown from emend.${name}_told
+          union all select k, ${bounds}, null, _version, _op, false from emend.${name}_tombstone
+          union all select k, ${bounds}, v, _version, _op, false from emend.${name}_shadow`)
       ).map(piece),
   };
 }
