@@ -14,7 +14,9 @@ create table emend.target (
   -- The columns and options that the target's objects were generated from: how `migrate` sees what changed.
   -- json, not jsonb: the order of the fields is kept, so that texts can be compared.
   contract json not null,
-  migrated_at timestamptz not null default now()
+  migrated_at timestamptz not null default now(),
+  -- Set for an adopted table, or one whose known history was imported: before it, what was believed is not known.
+  known_since timestamptz
 );
 --> statement-breakpoint
 -- Law 6: which log rows have had their effect. Insert only; written in the transaction of the merge.
@@ -72,13 +74,15 @@ return (select c.settled from emend.clock c);
 --> statement-breakpoint
 comment on function emend.settled() is 'The time up to which answers about what was believed are final; pass it as known_at to ask about the settled present.';
 --> statement-breakpoint
--- The guard of every question about a time of belief (law 4): an answer about a time that is not settled could still change.
+-- The guard of every question about a time of belief (law 4): an answer about a time that is not settled could still change,
+-- and before a table was adopted nothing is known of what was believed.
 -- plpgsql and stable: the planner makes it a one-time filter, and inlines the function around it.
-create function emend.require_settled(known_at timestamptz) returns boolean
+create function emend.require_known(known_at timestamptz, of_target text) returns boolean
 language plpgsql stable
 as $$
 declare
   settled_at timestamptz := emend.settled();
+  since timestamptz := (select t.known_since from emend.target t where t.name = of_target);
 begin
   if known_at is null then
     raise exception 'known_at is null'
@@ -88,6 +92,10 @@ begin
     raise exception 'what was believed at % is not settled yet; answers are final up to %', known_at, settled_at
       using errcode = '55000',
         hint = 'Ask about emend.settled(), or leave known_at out to read the present. The settled time stands still while no emend worker runs.';
+  end if;
+  if known_at < since then
+    raise exception 'what was believed of % at % is not known: its rows were adopted at %', of_target, known_at, since
+      using errcode = '55000', hint = 'Ask about a time from the adoption on.';
   end if;
   return true;
 end;

@@ -1,4 +1,4 @@
-import { ident, identList } from '../db/identifier.ts';
+import { ident, identList, literal } from '../db/identifier.ts';
 import type { Statement } from '../db/statement.ts';
 import type { Target, TimelineTarget } from '../change/target.ts';
 import { ownObject, targetTable } from './names.ts';
@@ -20,7 +20,7 @@ export function readingFunctions(target: Target, columns: readonly string[]): St
       target,
       'as_of',
       'known_at timestamptz',
-      `${told}\nwhere ${knownAt('$1')}`,
+      `${told}\nwhere ${knownAt(target, '$1')}`,
       'What was believed at known_at, row for row.',
     ),
   ];
@@ -38,7 +38,7 @@ export function readingFunctions(target: Target, columns: readonly string[]): St
         target,
         'at',
         `valid_at ${axis}, known_at timestamptz`,
-        `${told}\nwhere ${validAt(target)}\n  and ${knownAt('$2')}`,
+        `${told}\nwhere ${validAt(target)}\n  and ${knownAt(target, '$2')}`,
         'What holds at valid_at, as was believed at known_at.',
       ),
       definePeriodsAsOf(target),
@@ -52,8 +52,8 @@ function validAt({ period }: TimelineTarget): string {
 }
 
 /** Law 4: only a settled time has an answer. */
-function knownAt(parameter: string): string {
-  return `_known_from <= ${parameter} and ${parameter} < _known_to and emend.require_settled(${parameter})`;
+function knownAt(target: Target, parameter: string): string {
+  return `_known_from <= ${parameter} and ${parameter} < _known_to and emend.require_known(${parameter}, ${literal(target.name)})`;
 }
 
 function define(

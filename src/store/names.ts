@@ -12,4 +12,4 @@ export function ownObject(target: Target, suffix: OwnSuffix): string {
 }
 
 export type OwnSuffix =
-  'history' | 'shadow' | 'tombstone' | 'told' | 'periods' | 'at' | 'as_of' | 'periods_as_of';
+  'history' | 'shadow' | 'tombstone' | 'baseline' | 'told' | 'periods' | 'at' | 'as_of' | 'periods_as_of';

@@ -14,7 +14,8 @@ import type { Column, Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
 import { readingFunctions } from './functions.ts';
 import { planOwnTables } from './own-tables.ts';
-import { planTargetTable } from './target-table.ts';
+import { hasRows, isEquipped, planTargetTable } from './target-table.ts';
+import { planAdoption, recordAdoption } from './adopt.ts';
 import { periodsView, toldColumns, toldView } from './views.ts';
 
 /** What a target's objects were generated from, as `emend.target.contract` keeps it. */
@@ -31,9 +32,14 @@ interface Contract {
 /**
  * The statements that bring the store to what the target needs; none when it is there already. Changes nothing.
  *
- * @throws EmendError `migration_destructive` when the target's identity or a recorded column changed.
+ * @param adopt whether rows that the table has may be taken in as corrections
+ * @throws EmendError `target_invalid` for rows that may not, or cannot, be adopted; `migration_destructive` when the target's identity or a recorded column changed.
  */
-export async function planStore(client: ClientBase, target: Target): Promise<Statement[]> {
+export async function planStore(
+  client: ClientBase,
+  target: Target,
+  { adopt = false }: { readonly adopt?: boolean } = {},
+): Promise<Statement[]> {
   const contract = contractOf(target);
   const before = await readContract(client, target.name);
   if (before && JSON.stringify(before) === JSON.stringify(contract)) return [];
@@ -42,8 +48,10 @@ export async function planStore(client: ClientBase, target: Target): Promise<Sta
   const table = await readTable(client, target.schema, target.table);
   if (!table) throw new TypeError(`table of target ${target.name} was resolved and is gone`);
   const columns = await toldColumns(client, target);
+  const adopted = !isEquipped(table) && (await hasRows(client, target));
   return [
-    ...(await planTargetTable(client, target, table)),
+    ...(adopted ? await planAdoption(client, target, adopt) : []),
+    ...planTargetTable(target, table, { adopted }),
     ...(await planOwnTables(client, target)),
     toldView(target, columns),
     ...(target.kind === 'timeline' ? [periodsView(target)] : []),
@@ -56,6 +64,7 @@ export async function planStore(client: ClientBase, target: Target): Promise<Sta
         `on conflict (name) do update set contract = excluded.contract, migrated_at = now()`,
       ].join('\n'),
     },
+    ...(adopted ? [recordAdoption(target)] : []),
   ];
 }
 

@@ -3,20 +3,18 @@ import type { TableInfo } from '../db/catalogue.ts';
 import { ident, identList, qualified } from '../db/identifier.ts';
 import type { Statement } from '../db/statement.ts';
 import type { Target } from '../change/target.ts';
-import { EmendError } from '../errors.ts';
 import { exclusionName } from './check-constraints.ts';
 import { targetTable } from './names.ts';
 import { toAxis } from './period-form.ts';
 
 /** What emend adds to the user's own table: three columns, the index that merges and joins live from, the guard if asked for. */
-export async function planTargetTable(
-  client: ClientBase,
+export function planTargetTable(
   target: Target,
   table: TableInfo,
-): Promise<Statement[]> {
+  { adopted }: { readonly adopted: boolean },
+): Statement[] {
   const statements: Statement[] = [];
-  if (!table.columns.some((column) => column.name === '_version')) {
-    await refuseRows(client, target);
+  if (!isEquipped(table) && !adopted) {
     statements.push({
       purpose: `columns of emend on ${target.schema}.${target.table}`,
       sql: [
@@ -37,19 +35,16 @@ export async function planTargetTable(
   return statements;
 }
 
-/** A table with rows has to be adopted: each of its rows needs a place in the order of corrections. */
-async function refuseRows(client: ClientBase, target: Target): Promise<void> {
+/** Whether the table has emend's columns already. */
+export function isEquipped(table: TableInfo): boolean {
+  return table.columns.some((column) => column.name === '_version');
+}
+
+export async function hasRows(client: ClientBase, target: Target): Promise<boolean> {
   const { rows } = await client.query<{ filled: string }>(
     `select case when exists (select from ${targetTable(target)}) then 'yes' else 'no' end as filled`,
   );
-  if (rows[0]?.filled === 'no') return;
-  throw new EmendError(
-    'target_invalid',
-    `targets.${target.name}: ${target.schema}.${target.table} has rows already`,
-    {
-      remedy: `Start from an empty table: move the rows away, run migrate, and write them back as corrections (insert into corrections.${target.name} … select …).`,
-    },
-  );
+  return rows[0]?.filled === 'yes';
 }
 
 /** Facts are one row a key; pieces are one row a key and start, and what looks them up leads with the key. */

@@ -24,7 +24,7 @@ export async function createStore(
   url: string,
   ddl: string,
   declarations: readonly (Partial<TargetDeclaration> & Pick<TargetDeclaration, 'name' | 'kind' | 'key'>)[],
-  options: { connections?: number; log?: Log } = {},
+  options: { connections?: number; log?: Log; adopt?: boolean } = {},
 ): Promise<StoreUnderTest> {
   const pool = createPool({
     url,
@@ -39,7 +39,8 @@ export async function createStore(
   const targets = await withClient(pool, async (client) => {
     const resolved = await resolveTargets(client, declarations.map(complete));
     for (const target of resolved) {
-      for (const statement of await planStore(client, target)) await client.query(statement.sql);
+      for (const statement of await planStore(client, target, { adopt: options.adopt === true }))
+        await client.query(statement.sql);
     }
     return resolved;
   });
