@@ -100,3 +100,12 @@ begin
   return true;
 end;
 $$;
+--> statement-breakpoint
+-- Corrections that were taken back, one by one. They stay in history, and no fold sees them again.
+create table emend.undone (
+  _id bigint primary key,
+  target text not null,
+  told_at timestamptz not null,
+  actor text not null,
+  reason text not null
+);

@@ -7,6 +7,8 @@ export interface Program {
   readonly corrections: readonly Correction[];
   /** Batches as they are delivered: places in `corrections`, with repetitions; each correction is in one at least. */
   readonly batches: readonly (readonly number[])[];
+  /** Places of corrections that are taken back once the first half of the batches is merged, if they are in it. */
+  readonly undone: readonly number[];
 }
 
 export interface ProgramShape {
@@ -39,7 +41,12 @@ export function programs(shape: ProgramShape): fc.Arbitrary<Program> {
         ...bounds,
         ...rest,
       }));
-      return deliveries(corrections.length, batchCount).map((batches) => ({ corrections, batches }));
+      const places = corrections.map((_, place) => place);
+      return fc.record({
+        corrections: fc.constant(corrections),
+        batches: deliveries(corrections.length, batchCount),
+        undone: fc.subarray(places, { maxLength: Math.min(6, places.length) }),
+      });
     });
 }
 

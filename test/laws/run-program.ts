@@ -1,5 +1,6 @@
 import { expect } from 'vitest';
 import type { TimelineTarget } from '../../src/change/target.ts';
+import { undoCorrection } from '../../src/merge/undo.ts';
 import { axisEnd, lifetimes, periodsOf } from '../support/model.ts';
 import type { Correction, Fold, Piece } from '../support/model.ts';
 import { batchOf, logRows, noAbort } from '../support/store.ts';
@@ -79,7 +80,7 @@ export async function runProgram(
   const target = store.targets[0] as TimelineTarget;
   await store.pool.query(
     `truncate public.${target.name}, emend.${target.name}_history, emend.${target.name}_shadow,
-       emend.${target.name}_tombstone, emend.ledger, emend.merge, emend.dead_letter`,
+       emend.${target.name}_tombstone, emend.ledger, emend.merge, emend.dead_letter, emend.undone`,
   );
   const write = ({ id, key, op, from, to, value, version }: Correction) => ({
     _id: id,
@@ -90,23 +91,42 @@ export async function runProgram(
     v: op === 'upsert' ? value : null,
     ver: version,
   });
-  await Promise.all(
-    program.batches.map((places) =>
-      store.handle(
-        batchOf(
-          logRows(
-            target,
-            places.map((place) => write(program.corrections[place]!)),
+  const deliver = (batches: Program['batches']) =>
+    Promise.all(
+      batches.map((places) =>
+        store.handle(
+          batchOf(
+            logRows(
+              target,
+              places.map((place) => write(program.corrections[place]!)),
+            ),
           ),
+          noAbort,
         ),
-        noAbort,
       ),
+    );
+  const half = Math.ceil(program.batches.length / 2);
+  await deliver(program.batches.slice(0, half));
+  const merged = new Set(program.batches.slice(0, half).flat());
+  const undone = program.undone
+    .filter((place) => merged.has(place))
+    .map((place) => program.corrections[place]!);
+  await Promise.all(
+    undone.map(({ id, key }) =>
+      undoCorrection(store.pool, {
+        target,
+        id: String(id),
+        key: [key],
+        actor: 'tester',
+        reason: 'taken back',
+      }),
     ),
   );
+  await deliver(program.batches.slice(half));
   const read = createReader(store, axis);
 
   // laws 1 to 3: what is believed now is a function of the set
-  const now = fold(program.corrections);
+  const now = fold(program.corrections.filter((correction) => !undone.includes(correction)));
   expect(await read.believedNow(), 'target and tombstones').toEqual(sorted(now));
   if (target.kind === 'timeline') {
     expect(await read.periods(), '_periods').toEqual(periodsOf(now).sort(byText));
@@ -114,7 +134,9 @@ export async function runProgram(
 
   // law 4: history is a function of the set and of when each was told
   const tellings = await read.tellings(program.corrections);
-  expect(tellings.flat().length, 'each correction is told once').toBe(program.corrections.length);
+  expect(tellings.flatMap((telling) => telling.merged).length, 'each correction is told once').toBe(
+    program.corrections.length,
+  );
   expect(await read.everBelieved(), 'target, history and tombstones over time').toEqual(
     sorted(lifetimes(tellings, fold)),
   );
@@ -178,14 +200,25 @@ function createReader({ pool, targets }: StoreUnderTest, axis: Axis) {
         .sort(byText),
     /** The corrections of each K, in the order of K. */
     tellings: async (corrections: readonly Correction[]) => {
-      const rows = await query(
-        `select told_at, string_agg(_id::text, ' ') as ids from emend.ledger group by told_at order by told_at`,
-      );
-      return rows.map((row) => row.ids!.split(' ').map((id) => corrections[Number(id) - 1]!));
+      const rows = await query(`
+        select told_at, string_agg(merged::text, ' ') as merged, string_agg(undone::text, ' ') as undone
+        from (
+          select told_at, _id as merged, null::bigint as undone from emend.ledger
+          union all
+          select told_at, null, _id from emend.undone
+        ) as tellings
+        group by told_at
+        order by told_at`);
+      const listed = (ids: string | null | undefined) =>
+        ids ? ids.split(' ').map((id) => corrections[Number(id) - 1]!) : [];
+      return rows.map((row) => ({ merged: listed(row.merged), undone: listed(row.undone) }));
     },
     everBelieved: async () => {
       const rows = await query(`
-        with ks as (select told_at, dense_rank() over (order by told_at) - 1 as k from emend.ledger),
+        with ks as (
+          select told_at, dense_rank() over (order by told_at) - 1 as k
+          from (select told_at from emend.ledger union select told_at from emend.undone) as tellings
+        ),
         told as (
           select k, ${bounds}, v, _version, 'upsert' as _op, _known_from, _known_to, true as shown from emend.${name}_told
           union all

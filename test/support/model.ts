@@ -125,13 +125,19 @@ export interface Lifetime extends Piece {
   readonly knownTo: number | null;
 }
 
+/** What came to be believed at one K: corrections that were merged, corrections that were taken back. */
+export interface Telling {
+  readonly merged: readonly Correction[];
+  readonly undone: readonly Correction[];
+}
+
 /** Law 4: belief after each telling, and how long each row of it stood as it was. `tellings` are in order of K. */
-export function lifetimes(tellings: readonly (readonly Correction[])[], fold: Fold): Lifetime[] {
+export function lifetimes(tellings: readonly Telling[], fold: Fold): Lifetime[] {
   const done: Lifetime[] = [];
   let standing: Lifetime[] = [];
-  const told: Correction[] = [];
+  let told: Correction[] = [];
   tellings.forEach((telling, k) => {
-    told.push(...telling);
+    told = [...told, ...telling.merged].filter((correction) => !telling.undone.includes(correction));
     const now = fold(told);
     const isSame = (a: Piece, b: Piece) =>
       a.key === b.key && a.from === b.from && a.to === b.to && a.id === b.id;

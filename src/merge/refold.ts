@@ -1,0 +1,62 @@
+import type { ClientBase } from 'pg';
+import { ident } from '../db/identifier.ts';
+import type { Target } from '../change/target.ts';
+import { announceK0, kExpression } from '../store/clock.ts';
+import { sameKey } from '../store/equality.ts';
+import { foldAsked } from './fold.ts';
+import { replaceStanding } from './replace-standing.ts';
+
+/** Keys as text, one array a key column. */
+export type KeyTexts = readonly (readonly string[])[];
+
+/**
+ * Brings keys to what their visible corrections say, and returns K. For when visibility changed: something was taken back.
+ * Rows that stay as they are are not touched. Their bucket locks must be held, and their visibility changed in this
+ * transaction, by `hide`, which is given K.
+ */
+export async function refold(
+  client: ClientBase,
+  target: Target,
+  keys: KeyTexts,
+  hide: (k: string) => Promise<void>,
+): Promise<string> {
+  const k0 = await announceK0(client);
+  const { rows } = await client.query<{ k: string }>(`select (${kExpression('$1')})::text as k`, [k0]);
+  const k = rows[0]!.k;
+  await hide(k);
+  await client.query(refoldSql(target), [k, ...keys]);
+  return k;
+}
+
+/** Parameters: K, then the keys. */
+function refoldSql(target: Target): string {
+  const casts = target.key.map(({ name, baseType }) => `a.${ident(name)}::${baseType} as ${ident(name)}`);
+  const arrays = target.key.map((_, index) => `$${index + 2}::text[]`);
+  const names = target.key.map(({ name }) => ident(name)).join(', ');
+  return `
+    with
+    told as materialized (select $1::timestamptz as k),
+    asked as materialized (
+      select distinct ${casts.join(', ')}
+      from unnest(${arrays.join(', ')}) as a (${names})
+    ),
+    ${foldAsked(target)},
+    superseded as materialized (
+      select s.* from standing s left join desired d on ${samePiece(target)} where d._version is null
+    ),
+    pieces as materialized (
+      select d.* from desired d left join standing s on ${samePiece(target)} where s._version is null
+    ),
+    ${replaceStanding(target)},
+    -- the floor of the next K
+    counted as (insert into emend.merge (told_at, target, rows) select told.k, '${target.name}', 0 from told)
+    select count(*) from pieces`;
+}
+
+/** The same row: of the same correction, over the same period. */
+function samePiece(target: Target): string {
+  const sameRow = `s._version = d._version and ${sameKey(target.key, 's', 'd')}`;
+  if (target.kind === 'facts') return sameRow;
+  const { from, to } = target.period;
+  return `${sameRow} and s.${ident(from.name)} = d.part_from and s.${ident(to.name)} = d.part_to`;
+}
