@@ -27,6 +27,7 @@ create table emend.ledger (
   told_at timestamptz not null,
   _nonce bigint not null,
   _recorded_at timestamptz not null,
+  _backfill text,
   _actor text,
   _reason text,
   dismissed text

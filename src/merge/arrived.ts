@@ -5,12 +5,13 @@ import type { Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
 import { openEnd, toAxis } from '../store/period-form.ts';
 
-/** emend's columns of a log row that a merge needs; `_backfill` rows do not come this way. */
+/** emend's columns of a log row that a merge needs. */
 const logColumns: readonly { name: string; baseType: string }[] = [
   { name: '_id', baseType: 'bigint' },
   { name: '_op', baseType: 'text' },
   { name: '_nonce', baseType: 'bigint' },
   { name: '_recorded_at', baseType: 'timestamp with time zone' },
+  { name: '_backfill', baseType: 'text' },
   { name: '_actor', baseType: 'text' },
   { name: '_reason', baseType: 'text' },
 ];

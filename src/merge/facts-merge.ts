@@ -1,7 +1,6 @@
 import { ident } from '../db/identifier.ts';
 import { userColumns } from '../change/target.ts';
 import type { FactsTarget } from '../change/target.ts';
-import { kExpression } from '../store/clock.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { arrivedRows } from './arrived.ts';
@@ -9,12 +8,12 @@ import { columnLists } from './column-lists.ts';
 import { freshRows, recordMerged } from './record-merged.ts';
 
 /**
- * The merge of corrections of facts, as one statement. Parameters: K0, then the arrived columns.
+ * The merge of corrections of facts, as one statement. Parameters: one that the expression `k` reads, then the arrived columns.
  *
  * Of all claims on a key, the one that stands and those that arrived, the greatest version wins (law 1). A standing
  * retraction is a claim like any other: without it a late, lower upsert would bring a retracted key back.
  */
-export function factsMergeSql(target: FactsTarget): string {
+export function factsMergeSql(target: FactsTarget, k: string): string {
   const columns = columnLists(target);
 
   return `
@@ -22,8 +21,7 @@ export function factsMergeSql(target: FactsTarget): string {
     -- law 9: the only cast between the log and the store
     arrived as materialized (${arrivedRows(target, 2)}),
     ${freshRows()},
-    -- strictly above every time at which something was told of these keys, and above every settled time shown
-    told as materialized (select ${kExpression('$1')} as k),
+    told as materialized (select ${k} as k),
     reach as materialized (select distinct ${columns.key()} from fresh),
     standing as materialized (
       select s.tableoid, s.ctid, 'upsert' as _op, ${columns.all('s')}, s._version, s._known_from, s._backfill
@@ -37,7 +35,7 @@ export function factsMergeSql(target: FactsTarget): string {
     claims as (
       select * from standing
       union all
-      select null::oid, null::tid, _op, ${columns.all()}, _id, null::timestamptz, null::text from fresh
+      select null::oid, null::tid, _op, ${columns.all()}, _id, null::timestamptz, _backfill from fresh
     ),
     -- law 1: the greatest version has the key
     weighed as materialized (

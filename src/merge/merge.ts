@@ -12,14 +12,12 @@ import type { Target } from '../change/target.ts';
 import { sqlState, verdictOf } from '../db/sqlstate.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { announceK0 } from '../store/clock.ts';
-import { arrivedParameters } from './arrived.ts';
+import { announceK0, kExpression } from '../store/clock.ts';
 import { setAside } from './dead-letter.ts';
-import { factsMergeSql } from './facts-merge.ts';
 import { halve } from './halve.ts';
 import { lockBuckets } from './lock-buckets.ts';
-import { overrideMergeSql } from './override-merge.ts';
-import { untilNextMergeSql } from './until-next-merge.ts';
+import { mergeRows, prepareTargets } from './prepared-target.ts';
+import type { PreparedTarget } from './prepared-target.ts';
 
 /**
  * Settings of the sessions that merge. Every look-up of a merge is by key; a plan made while a table was small, and kept,
@@ -34,19 +32,12 @@ export interface MergeOptions {
   readonly log: Log;
 }
 
-interface PreparedTarget {
-  readonly target: Target;
-  /** The target's place in the order of locks, from `emend.target`. */
-  readonly number: number;
-  readonly sql: string;
-}
-
 /**
  * The handler of batches. It rejects when trying again later may help, or when a human has to act first; rows at fault
  * are set aside, and their batch resolves.
  */
 export async function createMerge(options: MergeOptions): Promise<Handle> {
-  const prepared = await prepareTargets(options);
+  const prepared = await prepareTargets(options.pool, options.targets, kExpression('$1'));
   return async (batch) => {
     await mergeParts(options, inLockOrder(prepared, batch), batch);
   };
@@ -89,23 +80,6 @@ async function mergeInTransaction(client: PoolClient, parts: readonly Part[]): P
   for (const { prepared, rows } of parts) await mergeRows(client, prepared, rows, k0);
 }
 
-/** Below this many rows a plan that is made once serves; above, the planner has to know how many rows there are. */
-const preparedRows = 64;
-
-async function mergeRows(
-  client: PoolClient,
-  { target, sql }: PreparedTarget,
-  rows: LogRows,
-  k0: string,
-): Promise<void> {
-  const few = (rows.values[0]?.length ?? 0) <= preparedRows;
-  await client.query({
-    ...(few ? { name: `emend merge ${target.name}` } : {}),
-    text: sql,
-    values: [k0, ...arrivedParameters(target, rows)],
-  });
-}
-
 function inLockOrder(prepared: ReadonlyMap<string, PreparedTarget>, batch: Batch): Part[] {
   return batch.parts
     .map((rows) => {
@@ -120,27 +94,4 @@ function inLockOrder(prepared: ReadonlyMap<string, PreparedTarget>, batch: Batch
       );
     })
     .sort((one, other) => one.prepared.number - other.prepared.number);
-}
-
-async function prepareTargets({ pool, targets }: MergeOptions): Promise<Map<string, PreparedTarget>> {
-  const { rows } = await pool.query<{ name: string; number: string }>(
-    `select name, number::text as number from emend.target`,
-  );
-  const numbers = new Map(rows.map((row) => [row.name, Number(row.number)]));
-  return new Map(
-    targets.map((target) => {
-      const number = numbers.get(target.name);
-      if (number === undefined) {
-        throw new EmendError('not_migrated', `target ${target.name} has not been migrated`, {
-          remedy: 'Run emend migrate.',
-        });
-      }
-      return [target.name, { target, number, sql: mergeSql(target) }];
-    }),
-  );
-}
-
-function mergeSql(target: Target): string {
-  if (target.kind === 'facts') return factsMergeSql(target);
-  return target.mode === 'override' ? overrideMergeSql(target) : untilNextMergeSql(target);
 }

@@ -1,6 +1,5 @@
 import { ident } from '../db/identifier.ts';
 import type { TimelineTarget } from '../change/target.ts';
-import { kExpression } from '../store/clock.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { toAxis } from '../store/period-form.ts';
@@ -10,13 +9,13 @@ import { columnLists } from './column-lists.ts';
 import { freshRows } from './record-merged.ts';
 
 /**
- * The merge of corrections that state their whole period, as one statement. Parameters: K0, then the arrived columns.
+ * The merge of corrections that state their whole period, as one statement. Parameters: one that the expression `k` reads, then the arrived columns.
  *
  * The fold: all claims on a key, those that stand and those that arrived, are put in order of version; each keeps of its
  * period what no higher one covers. As a multirange that is a subtraction, and its ranges are the canonical pieces (law 3):
  * touching ranges of one correction are one. No claim is joined with another, so the cost follows the rows of a key.
  */
-export function overrideMergeSql(target: TimelineTarget): string {
+export function overrideMergeSql(target: TimelineTarget, k: string): string {
   const columns = columnLists(target);
   const { from, to, rangeType } = target.period;
   const [f, t] = [ident(from.name), ident(to.name)];
@@ -28,8 +27,7 @@ export function overrideMergeSql(target: TimelineTarget): string {
     -- law 9: the only cast between the log and the store
     arrived as materialized (${arrivedRows(target, 2)}),
     ${freshRows()},
-    -- strictly above every time at which something was told of these keys, and above every settled time shown
-    told as materialized (select ${kExpression('$1')} as k),
+    told as materialized (select ${k} as k),
     -- the parts of each key that the fresh rows touch
     reach as materialized (
       select ${columns.key()}, unnest(range_agg(${rangeType}(${f}, ${t}))) as part
@@ -52,7 +50,7 @@ export function overrideMergeSql(target: TimelineTarget): string {
     claims as (
       select * from standing
       union all
-      select null::oid, null::tid, _op, ${columns.all()}, _id, null::timestamptz, null::text from fresh
+      select null::oid, null::tid, _op, ${columns.all()}, _id, null::timestamptz, _backfill from fresh
     ),
     -- laws 1 and 3: of its period, each claim keeps what no higher version covers
     weighed as materialized (

@@ -9,8 +9,8 @@ export function recordMerged(target: Target): string {
   const name = literal(target.name);
   return `
     merged as (
-      insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at, _actor, _reason)
-      select f._id, ${name}, told.k, f._nonce, f._recorded_at, f._actor, f._reason
+      insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at, _backfill, _actor, _reason)
+      select f._id, ${name}, told.k, f._nonce, f._recorded_at, f._backfill, f._actor, f._reason
       from fresh f cross join told
       returning 1
     ),

@@ -1,6 +1,5 @@
 import { ident } from '../db/identifier.ts';
 import type { TimelineTarget } from '../change/target.ts';
-import { kExpression } from '../store/clock.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { openEnd, toAxis } from '../store/period-form.ts';
@@ -10,13 +9,13 @@ import { columnLists } from './column-lists.ts';
 import { freshRows } from './record-merged.ts';
 
 /**
- * The merge of corrections that state only a start, as one statement. Parameters: K0, then the arrived columns.
+ * The merge of corrections that state only a start, as one statement. Parameters: one that the expression `k` reads, then the arrived columns.
  *
  * Versions compete within one start only; the winner of a start holds until the next start that has a winner. A retraction is
  * a start with nothing; a withdrawal says that there is no start here, and what held before runs on. It stands as a tombstone
  * of no length, so that lower versions of its start stay out.
  */
-export function untilNextMergeSql(target: TimelineTarget): string {
+export function untilNextMergeSql(target: TimelineTarget, k: string): string {
   const columns = columnLists(target);
   const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
   const tombstone = ownObject(target, 'tombstone');
@@ -32,8 +31,7 @@ export function untilNextMergeSql(target: TimelineTarget): string {
     -- law 9: the only cast between the log and the store
     arrived as materialized (${arrivedRows(target, 2)}),
     ${freshRows()},
-    -- strictly above every time at which something was told of these keys, and above every settled time shown
-    told as materialized (select ${kExpression('$1')} as k),
+    told as materialized (select ${k} as k),
     touched as (
       select ${columns.key()}, min(${f}) as first_start, max(${f}) as last_start from fresh group by ${columns.key()}
     ),
@@ -59,7 +57,7 @@ export function untilNextMergeSql(target: TimelineTarget): string {
       select * from standing
       union all
       select null::oid, null::tid, _op, ${columns.key()}, ${f}, null::${target.period.to.type}${columns.values()}, _id,
-        null::timestamptz, null::text
+        null::timestamptz, _backfill
       from fresh
     ),
     -- law 1, within one start

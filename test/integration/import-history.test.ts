@@ -1,0 +1,154 @@
+import { createReadStream, writeFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { importHistory } from '../../src/backfill/import-history.ts';
+import { readRows } from '../../src/backfill/read-rows.ts';
+import { timeline } from '../../src/config/define-config.ts';
+import { withClient } from '../../src/db/transaction.ts';
+import { isEmendError } from '../../src/errors.ts';
+import { tick } from '../../src/store/clock.ts';
+import { createInstall } from '../support/install.ts';
+import type { Install } from '../support/install.ts';
+
+const data = (file: string) => new URL(`../../examples/currency/data/${file}`, import.meta.url).pathname;
+
+interface Question {
+  readonly q: number;
+  readonly key: { readonly region: string; readonly currency: string };
+  readonly valid_at: string;
+  readonly known_at: string;
+  readonly answer: Record<string, unknown> | null;
+}
+
+describe('importing history that was known before', () => {
+  let install: Install;
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'emend-import-'));
+    const columns = `region text not null, currency text not null, valid_from date not null, valid_to date not null, tender boolean, tz text, to_tz text`;
+    const target = (table: string) =>
+      timeline(table, { key: ['region', 'currency'], period: ['valid_from', 'valid_to'] });
+    install = await createInstall('import', {
+      ddl: `create table public.tender (${columns}); create table public.other (${columns})`,
+      targets: { tender: target('public.tender'), other: target('public.other') },
+    });
+  });
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  const importFile = (path: string, over: Partial<Parameters<typeof importHistory>[0]> = {}) =>
+    importHistory({
+      source: install.source,
+      store: install.store,
+      target: install.targets[0]!,
+      name: 'cldr',
+      digest: 'd1',
+      rows: readRows(path),
+      knownAtColumn: 'released_at',
+      ignore: ['seq', 'release'],
+      openStart: true,
+      ...over,
+    });
+
+  it('answers all 300 questions as they would have been answered then', async () => {
+    expect(await importFile(data('corrections.ndjson.gz'))).toEqual({ rows: 567, times: 15 });
+    await withClient(install.store, tick);
+    const lines = createInterface({ input: createReadStream(data('asof.ndjson')) });
+    let asked = 0;
+    for await (const line of lines) {
+      const { q, key, valid_at, known_at, answer } = JSON.parse(line) as Question;
+      // the future is not settled: then the present is what is known
+      const known = known_at > new Date().toISOString() ? 'emend.settled()' : `$4::timestamptz`;
+      const { rows } = await install.store.query<{ answer: string }>(
+        `select jsonb_build_object('tender', tender, 'tz', tz, 'to_tz', to_tz)::text as answer
+         from emend.tender_at($3::date, ${known}) where region = $1 and currency = $2`,
+        [key.region, key.currency, valid_at, ...(known.startsWith('$') ? [known_at] : [])],
+      );
+      expect(rows[0] ? JSON.parse(rows[0].answer) : null, `question ${q}`).toEqual(answer);
+      asked++;
+    }
+    expect(asked).toBe(300);
+  });
+
+  it('changes nothing when it is run again', async () => {
+    const count = () =>
+      install.store.query(
+        `select (select count(*) from emend.ledger) as ledger, (select count(*) from emend.tender_told) as told`,
+      );
+    const before = await count();
+    await importFile(data('corrections.ndjson.gz'));
+    expect((await count()).rows).toEqual(before.rows);
+  });
+
+  it('goes on where it was killed between two times', async () => {
+    const target = install.targets[1]!;
+    const killed = importFile(data('corrections.ndjson.gz'), {
+      target,
+      name: 'other',
+      onProgress: ({ merged }) => {
+        if (merged > 500) throw new Error('killed');
+      },
+    });
+    await expect(killed).rejects.toThrow('killed');
+    await importFile(data('corrections.ndjson.gz'), { target, name: 'other' });
+    const periods = await install.store.query(
+      `select (select count(*) from emend.other_periods) as other, (select count(*) from emend.tender_periods) as tender`,
+    );
+    expect(periods.rows[0]).toEqual({ other: '507', tender: '507' });
+  });
+
+  it.each([
+    [
+      'an earlier time after a later one',
+      '{"known_at":"2021-01-01","k":1}',
+      /line 2: its known_at is earlier/,
+    ],
+    [
+      'a value that its column cannot hold',
+      '{"known_at":"2023-01-01","region":"X","currency":"Y","valid_from":"2020-13-01"}',
+      /line 2: .*date/,
+    ],
+    [
+      'a period that ends before it begins',
+      '{"known_at":"2023-01-01","region":"X","currency":"Y","valid_from":"2020-02-01","valid_to":"2020-01-01"}',
+      /line 2: /,
+    ],
+    [
+      'a column that the target lacks',
+      '{"known_at":"2023-01-01","region":"X","currency":"Y","valid_from":"2020-02-01","colour":"red"}',
+      /line 2: tender has no column "colour"/,
+    ],
+    ['what is no JSON', '{"known_at":', /line 2 or the one after it cannot be read/],
+  ])('refuses %s, says the line, and takes nothing', async (what, second, message) => {
+    const file = join(folder, `bad.ndjson`);
+    writeFileSync(
+      file,
+      `{"known_at":"2022-01-01","region":"X","currency":"Y","valid_from":"2020-01-01"}\n${second}\n`,
+    );
+    await install.store.query(`truncate emend.ledger, emend.merge`);
+    const refused: unknown = await importFile(file, {
+      name: 'bad',
+      knownAtColumn: 'known_at',
+      ignore: ['k'],
+    }).catch((error: unknown) => error);
+    expect(isEmendError(refused), String(refused)).toBe(true);
+    expect((refused as Error).message, what).toMatch(message);
+    const { rows } = await install.source.query(
+      `select count(*) from corrections.tender where _backfill = 'bad'`,
+    );
+    expect(rows).toEqual([{ count: '0' }]);
+  });
+
+  it('refuses a target that has live corrections', async () => {
+    await install.start();
+    await install.source.query(
+      `insert into corrections.tender (region, currency, valid_from) values ('ZZ', 'XXX', '2020-01-01')`,
+    );
+    await install.wait();
+    await expect(importFile(data('corrections.ndjson.gz'), { name: 'late' })).rejects.toThrow(
+      /has corrections already/,
+    );
+  });
+});

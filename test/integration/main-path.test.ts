@@ -1,0 +1,65 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { timeline } from '../../src/config/define-config.ts';
+import { createInstall } from '../support/install.ts';
+import type { Install } from '../support/install.ts';
+
+const ddl = `create table public.prices (product_id text not null, valid_from date not null, valid_to date not null, price numeric(10, 2) not null)`;
+
+describe.each([
+  { queue: 'redis' as const, sameDatabase: false },
+  { queue: 'postgres' as const, sameDatabase: true },
+])('from an insert to the target ($queue, one database: $sameDatabase)', ({ queue, sameDatabase }) => {
+  let install: Install;
+  beforeAll(async () => {
+    install = await createInstall(`main path ${queue}`, {
+      ddl,
+      queue,
+      sameDatabase,
+      targets: {
+        prices: timeline('public.prices', { key: ['product_id'], period: ['valid_from', 'valid_to'] }),
+      },
+    });
+    await install.start();
+  });
+
+  it('a correction in the application’s transaction splits the price it corrects', async () => {
+    await install.source.query(
+      `insert into corrections.prices (product_id, price, valid_from, valid_to) values ('A', 4, '2026-01-01', 'infinity')`,
+    );
+    await install.wait();
+    await install.source.query(
+      `insert into corrections.prices (product_id, price, valid_from, valid_to, _reason) values ('A', 5.00, '2026-09-10', '2026-09-12', 'contract 17')`,
+    );
+    await install.wait();
+    const { rows } = await install.store.query(
+      `select valid_from, valid_to, price from public.prices order by 1`,
+    );
+    expect(rows).toEqual([
+      { valid_from: '2026-01-01', valid_to: '2026-09-10', price: '4.00' },
+      { valid_from: '2026-09-10', valid_to: '2026-09-12', price: '5.00' },
+      { valid_from: '2026-09-12', valid_to: 'infinity', price: '4.00' },
+    ]);
+  });
+
+  it('is visible within 50 ms at the 99th percentile of 200 inserts on an idle machine', async () => {
+    const latencies: number[] = [];
+    for (let day = 0; day < 200; day++) {
+      const { rows } = await install.source.query<{ id: string }>(
+        `insert into corrections.prices (product_id, price, valid_from, valid_to)
+         values ('L', $1::int, date '2026-01-01' + $1::int, date '2026-01-02' + $1::int) returning _id::text as id`,
+        [String(day)],
+      );
+      const started = performance.now();
+      while (
+        (await install.store.query(`select from public.prices where _version = $1`, [rows[0]!.id]))
+          .rowCount === 0
+      ) {
+        if (performance.now() - started > 10_000) throw new Error(`row ${day} is not visible after 10 s`);
+      }
+      latencies.push(performance.now() - started);
+    }
+    latencies.sort((one, other) => one - other);
+    console.log(queue, 'p50', latencies[100]!.toFixed(1), 'p99', latencies[197]!.toFixed(1));
+    if (queue === 'redis') expect(latencies[197]).toBeLessThan(50);
+  });
+});
