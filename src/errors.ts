@@ -16,6 +16,7 @@ const dispositions = {
   target_invalid: 'refuse',
   target_unknown: 'refuse',
   migration_destructive: 'refuse',
+  migration_conflict: 'refuse',
   permission_missing: 'refuse',
   server_unsuitable: 'refuse',
   queue_unsuitable: 'refuse',

@@ -14,6 +14,7 @@ export type Publish = (batches: readonly Batch[]) => Promise<void>;
 /**
  * Whether everything accepted so far is still held by the same incarnation of the queue (its epoch). Asked after
  * the last `publish` and before a position is confirmed to the source: an emptied Redis must not let WAL go.
+ * False is said once: confirm nothing, and offer again everything since the last confirmed position.
  */
 export type Durable = () => Promise<boolean>;
 

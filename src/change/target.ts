@@ -6,7 +6,7 @@ export interface Column {
   readonly name: string;
   /** As `format_type(oid, typmod)` prints it with an empty search_path: `numeric(10,2)`, `public.mood`. */
   readonly type: string;
-  /** The same without a length or precision, as a cast target: `numeric`, `"bit"`, `bpchar`. A cast to `varchar(3)` cuts silently, an assignment does not. */
+  /** The same without a length or precision, and of a domain what is beneath it, as a cast target: `numeric`, `"bit"`, `bpchar`. A cast to `varchar(3)` cuts silently, and a cast of null to a domain may be refused; an assignment does neither. */
   readonly baseType: string;
   /**
    * The type's own equality, as SQL: `operator(public.=)` for citext in `public`. Sessions run with an empty search_path,

@@ -1,4 +1,5 @@
 import type { PgTable } from 'drizzle-orm/pg-core';
+import { nameTargets } from './target-name.ts';
 
 /**
  * What a user writes in `emend.config.ts`. Left-out connection texts are taken from the environment:
@@ -80,17 +81,24 @@ export interface TimelineConfig extends TimelineOptions {
 
 export type TargetConfig = FactsConfig | TimelineConfig;
 
-/** Gives the configuration its type; it is checked when a command loads it. */
+/** Gives the configuration its type, and each target its name; it is checked when a command loads it. */
 export function defineConfig<const C extends EmendConfig>(config: C): C {
+  nameTargets(config.targets);
   return config;
 }
 
 /** A target of things without a duration, known by natural key. */
-export function facts<const O extends FactsOptions>(table: TableRef, options: O): FactsConfig & O {
+export function facts<const T extends TableRef, const O extends FactsOptions>(
+  table: T,
+  options: O,
+): FactsConfig & O & { readonly table: T } {
   return { kind: 'facts', table, ...options };
 }
 
 /** A target of things that hold over a period of valid time. */
-export function timeline<const O extends TimelineOptions>(table: TableRef, options: O): TimelineConfig & O {
+export function timeline<const T extends TableRef, const O extends TimelineOptions>(
+  table: T,
+  options: O,
+): TimelineConfig & O & { readonly table: T } {
   return { kind: 'timeline', table, ...options };
 }

@@ -71,9 +71,8 @@ async function readColumns(client: ClientBase, oid: string): Promise<ColumnInfo[
     `select jsonb_build_object(
        'name', a.attname,
        'type', format_type(a.atttypid, a.atttypmod),
-       'baseType', format_type(a.atttypid, -1),
-       'equalsSchema', case when equality.schema is not null then equality.schema
-                            when usable.by_hash or usable.by_btree then 'pg_catalog' end,
+       'baseType', format_type(base.oid, -1),
+       'equalsSchema', case when usable.by_hash or usable.by_btree then coalesce(equality.schema, 'pg_catalog') end,
        'hashable', usable.by_hash,
        'nullable', not a.attnotnull and t.typnotnull is not true,
        'defaultSql', case when a.attgenerated = '' then pg_get_expr(d.adbin, d.adrelid) end,
@@ -99,18 +98,43 @@ async function readColumns(client: ClientBase, oid: string): Promise<ColumnInfo[
        from pg_operator o join pg_namespace n on n.oid = o.oprnamespace
        where o.oprname = '=' and o.oprleft = base.oid and o.oprright = base.oid
      ) as equality on true
+     -- a type without an operator class may have an = that means something else (of boxes: the same area), and an array,
+     -- a range or a composite compares only as far as all that it is made of does
      cross join lateral (
-       select coalesce(bool_or(am.amname = 'hash'), false) as by_hash,
-              coalesce(bool_or(am.amname = 'btree'), false) as by_btree
-       from pg_opclass oc
-       join pg_am am on am.oid = oc.opcmethod and am.amname in ('hash', 'btree')
-       where oc.opcdefault
-         and (oc.opcintype = base.oid
-              or oc.opcintype = case base.typtype
-                   when 'e' then 'anyenum'::regtype when 'r' then 'anyrange'::regtype
-                   when 'm' then 'anymultirange'::regtype when 'c' then 'record'::regtype
-                   when 'b' then case when base.typcategory = 'A' then 'anyarray'::regtype end end
-              or (base.oid = 'varchar'::regtype and oc.opcintype = 'text'::regtype))
+       with recursive part (oid) as (
+         select base.oid
+         union
+         select inner_type.oid
+         from part
+         join pg_type pt on pt.oid = part.oid
+         cross join lateral (
+           select pt.typbasetype as oid where pt.typtype = 'd'
+           union all
+           select pt.typelem where pt.typcategory = 'A' and pt.typelem <> 0
+           union all
+           select r.rngsubtype from pg_range r where pt.oid in (r.rngtypid, r.rngmultitypid)
+           union all
+           select pa.atttypid from pg_attribute pa
+           where pt.typtype = 'c' and pa.attrelid = pt.typrelid and pa.attnum > 0 and not pa.attisdropped
+         ) as inner_type
+       )
+       select bool_and(classes.by_hash) as by_hash, bool_and(classes.by_btree) as by_btree
+       from part
+       join pg_type pt on pt.oid = part.oid and pt.typtype <> 'd'
+       cross join lateral (
+         select coalesce(bool_or(am.amname = 'hash'), false) as by_hash,
+                coalesce(bool_or(am.amname = 'btree'), false) as by_btree
+         from pg_opclass oc
+         join pg_am am on am.oid = oc.opcmethod and am.amname in ('hash', 'btree')
+         where oc.opcdefault
+           and (oc.opcintype = pt.oid
+                or oc.opcintype = case pt.typtype
+                     when 'e' then 'anyenum'::regtype when 'r' then 'anyrange'::regtype
+                     when 'm' then 'anymultirange'::regtype when 'c' then 'record'::regtype
+                     when 'b' then case when pt.typcategory = 'A' then 'anyarray'::regtype end end
+                or (pt.oid = 'varchar'::regtype and oc.opcintype = 'text'::regtype)
+                or (pt.oid = 'cidr'::regtype and oc.opcintype = 'inet'::regtype))
+       ) as classes
      ) as usable
      where a.attrelid = $1::oid and a.attnum > 0 and not a.attisdropped
      order by a.attnum`,

@@ -74,6 +74,12 @@ function explain(error: unknown, place: Place): { problem: string; remedy: strin
       remedy: `Set sslmode in ${setting}: disable, require, or verify-full with sslrootcert.`,
     };
   }
+  if (error instanceof Error && 'severity' in error) {
+    return {
+      problem: `${server} refused the connection: ${message} (${code})`,
+      remedy: `Correct what it says, or ${setting}.`,
+    };
+  }
   return {
     problem: `no Postgres answers at ${server}${reasons[code] ? `: ${reasons[code]}` : ''}`,
     remedy: `Start the server, or correct host and port in ${setting}.`,

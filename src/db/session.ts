@@ -11,6 +11,8 @@ export const pinnedSettings: Readonly<Record<string, string>> = {
   extra_float_digits: '3',
   bytea_output: 'hex',
   client_encoding: 'UTF8',
+  array_nulls: 'on', // off reads NULL in an array as the text NULL, and rows travel as arrays
+  xmloption: 'content',
   search_path: '',
 };
 

@@ -1,0 +1,52 @@
+import pg from 'pg';
+import { startPostgres } from '../../src/dev/postgres.ts';
+
+/** The bench's own server: settings as `emend dev` has them, with fsync and synchronous commit on. */
+export interface BenchServer {
+  readonly version: string;
+  /**
+   * A fresh copy of the database that `build` fills. It is filled once a run; whoever asks for the same name gets a copy of
+   * the same files.
+   */
+  copyOf(name: string, build: (url: string) => Promise<void>): Promise<string>;
+  /** A database with nothing in it. */
+  empty(): Promise<string>;
+  drop(url: string): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function startBenchServer(dataDir: string): Promise<BenchServer> {
+  const postgres = await startPostgres({ dataDir });
+  const admin = new pg.Client({ connectionString: postgres.url() });
+  await admin.connect();
+  const templates = new Map<string, string>();
+  let count = 0;
+
+  async function create(from: string): Promise<string> {
+    count += 1;
+    // file_copy: the other strategy writes the whole copy to the log
+    await admin.query(`create database bench_${count} template ${from} strategy file_copy`);
+    return `bench_${count}`;
+  }
+
+  return {
+    version: (await admin.query<{ server_version: string }>('show server_version')).rows[0]!.server_version,
+    copyOf: async (name, build) => {
+      let template = templates.get(name);
+      if (template === undefined) {
+        template = await create('template1');
+        await build(postgres.url(template));
+        templates.set(name, template);
+      }
+      return postgres.url(await create(template));
+    },
+    empty: async () => postgres.url(await create('template1')),
+    drop: async (url) => {
+      await admin.query(`drop database ${new URL(url).pathname.slice(1)} with (force)`);
+    },
+    stop: async () => {
+      await admin.end();
+      await postgres.stop();
+    },
+  };
+}

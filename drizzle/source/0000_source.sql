@@ -1,0 +1,115 @@
+-- emend's own tables in the source. Schema corrections exists already: the runner keeps its journal there.
+
+-- One sequence for all logs: `_id` is the version of a correction, and a total order needs one source of numbers.
+-- Cache 1: a session with numbers in stock would hand out old ones after newer ones were merged.
+create sequence corrections._id as bigint cache 1;
+--> statement-breakpoint
+-- One row: the install. Slot, publication, roles and queue prefix carry its id, since slots and roles are cluster-wide.
+create table corrections._install (
+  id text primary key default left(gen_random_uuid()::text, 8) check (id ~ '^[0-9a-f]{8}$'),
+  only_one boolean not null default true unique check (only_one),
+  installed_at timestamptz not null default now()
+);
+--> statement-breakpoint
+insert into corrections._install default values;
+--> statement-breakpoint
+-- A backfill as its author stated it. Its state is the fold of its requests; only what `seal` counts is written later.
+create table corrections._backfill (
+  name text primary key,
+  target text not null,
+  -- Valid period and key filter that its rows must stay within.
+  boundary jsonb not null default '{}',
+  logic_version text,
+  reason text,
+  actor text not null default current_user,
+  opened_at timestamptz not null default now(),
+  -- Set once, by seal or abandon, under `for update`: from then on no row can be added.
+  closed_at timestamptz,
+  rows bigint,
+  digest numeric,
+  constraint "a backfill's name is a-z, 0-9, _, - and ., up to 100" check (name ~ '^[a-z0-9][a-z0-9_.-]{0,99}$')
+);
+--> statement-breakpoint
+comment on table corrections._backfill is 'Named batches of corrections that become visible all at once, or never.';
+--> statement-breakpoint
+-- Insert only and published, since an updated state would never reach the store. `_id` is of the logs' sequence:
+-- the ledger knows requests and corrections by one number.
+create table corrections._request (
+  _id bigint primary key default nextval('corrections._id'),
+  -- Null for an undo, which is of a single correction.
+  backfill text references corrections._backfill (name),
+  request text not null,
+  -- A chunk's range of ids; a promote's accepted checks.
+  details jsonb not null default '{}',
+  _reason text,
+  _actor text not null default current_user,
+  _recorded_at timestamptz not null default now(),
+  _xid xid8 not null default pg_current_xact_id(),
+  constraint "a request is chunk, seal, promote, revert, abandon or undo"
+    check (request in ('chunk', 'seal', 'promote', 'revert', 'abandon', 'undo')),
+  constraint "a request names its backfill, an undo its correction"
+    check ((backfill is null) = (request = 'undo'))
+);
+--> statement-breakpoint
+comment on table corrections._request is 'What was asked for a backfill, or for a single correction (undo). Insert only; the state of a backfill is the fold of its requests.';
+--> statement-breakpoint
+create index _request_backfill on corrections._request (backfill, _id);
+--> statement-breakpoint
+-- The state as asked for here; as far as the store has come stands in the store.
+create view corrections._backfill_state as
+select b.name, b.target, coalesce(last.state, 'open') as state, coalesce(last.asked_at, b.opened_at) as since
+from corrections._backfill b
+left join lateral (
+  select case r.request
+           when 'seal' then 'sealed'
+           when 'promote' then 'promoted'
+           when 'revert' then 'reverted'
+           else 'abandoned'
+         end as state,
+         r._recorded_at as asked_at
+  from corrections._request r
+  where r.backfill = b.name and r.request <> 'chunk'
+  order by r._id desc
+  limit 1
+) as last on true;
+--> statement-breakpoint
+comment on view corrections._backfill_state is 'The state of each backfill as it was asked for in this database.';
+--> statement-breakpoint
+-- Law 4: what was told is not taken back by changing the record of it.
+create function corrections._refuse_change() returns trigger
+language plpgsql
+as $$
+begin
+  raise exception '%.% is append-only: % is refused', tg_table_schema, tg_table_name, lower(tg_op)
+    using errcode = '0A000',
+      hint = case
+        when tg_table_name like '\_%' then 'Insert another row: the later one counts.'
+        else 'Insert another row: the newer correction wins. To say that nothing is there, insert one with _op = ''retract''.'
+      end;
+end;
+$$;
+--> statement-breakpoint
+create trigger _append_only before update or delete or truncate on corrections._request
+for each statement execute function corrections._refuse_change();
+--> statement-breakpoint
+-- Sealing fixes count and digest, so no row may come after them. `for key share` waits for the transaction that seals
+-- (it holds the row `for update`) and reads the row as that left it; a foreign key alone lets rows slip in.
+-- Security definer: a writer may add rows to a backfill, and may not lock or change the backfill itself.
+create function corrections._guard_backfill() returns trigger
+language plpgsql security definer set search_path = ''
+as $$
+declare
+  closed_at timestamptz;
+begin
+  select b.closed_at into closed_at from corrections._backfill b where b.name = new._backfill for key share;
+  if not found then
+    raise exception 'there is no backfill "%"', new._backfill
+      using errcode = '23503', hint = 'Open it first, or correct the name in _backfill. A live correction leaves _backfill out.';
+  end if;
+  if closed_at is not null then
+    raise exception 'backfill "%" was closed at %: no row can be added', new._backfill, closed_at
+      using errcode = '55000', hint = 'Put the rows into a new backfill.';
+  end if;
+  return null;
+end;
+$$;

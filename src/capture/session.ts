@@ -1,0 +1,171 @@
+import type { Lsn } from '../change/lsn.ts';
+import type { Durable, Log, Publish } from '../change/ports.ts';
+import { EmendError, isEmendError } from '../errors.ts';
+import { createAssembler, violation } from './assembler.ts';
+import { createLane } from './lane.ts';
+import { createLsnBook } from './lsn-book.ts';
+import { createPacker } from './packer.ts';
+import { RawTextPgoutput } from './pgoutput.ts';
+import { startStream } from './stream.ts';
+import type { Liveness, ReplicationStream } from './stream.ts';
+import { senderTimeoutMs } from './walsender.ts';
+import type { Walsender } from './walsender.ts';
+
+/**
+ * One replication connection from its start to its end: wires stream, parser, packer and lane together. Nothing of it
+ * outlives the connection; what was not confirmed comes again with the next one.
+ */
+export interface Session {
+  readonly ended: Promise<void>;
+  readonly received: Lsn;
+  readonly enqueued: Lsn;
+  readonly confirmed: Lsn;
+  readonly lastMessageAt: number;
+  readonly transactionsCut: number;
+  readonly queueError: EmendError | undefined;
+  /** Takes nothing more in, waits a while for what is on its way, confirms it, says good-bye. */
+  close(timeoutMs: number): Promise<void>;
+}
+
+interface SessionOptions {
+  readonly slot: string;
+  readonly publication: string;
+  readonly targets: readonly string[];
+  readonly atomicRows: number;
+  readonly atomicBytes: number;
+  readonly lingerMs: number;
+  readonly publish: Publish;
+  readonly durable: Durable;
+  readonly log: Log;
+  readonly liveness: Liveness;
+}
+
+/** Text that the queue has not accepted: above it the socket is not read, below half of it again. */
+const highWaterBytes = 8 * 1024 * 1024;
+/** While the queue is behind, rows wait in the packer, where they become fewer and fuller batches. */
+const backlogBatches = 8;
+
+export async function startSession(client: Walsender, base: Lsn, options: SessionOptions): Promise<Session> {
+  const { atomicRows, atomicBytes, lingerMs, log } = options;
+  const highWater = Math.max(highWaterBytes, 4 * atomicBytes);
+  const parser = new RawTextPgoutput();
+  const book = createLsnBook(base);
+  let stream: ReplicationStream | undefined;
+  let streamsFast = false;
+  let linger: NodeJS.Timeout | undefined;
+
+  const lane = createLane({
+    book,
+    publish: options.publish,
+    durable: options.durable,
+    log,
+    onAccepted() {
+      if (lane.bytes <= highWater / 2) stream?.hold(false);
+      sendOrWait();
+    },
+    onConfirmed: () => stream?.confirmSoon(),
+    onFailure: (error) => stream?.fail(error),
+  });
+  const packer = createPacker({
+    atomicRows,
+    atomicBytes,
+    emit(batch, complete) {
+      lane.offer(batch, complete);
+      if (lane.bytes >= highWater) stream?.hold(true);
+    },
+  });
+  const assembler = createAssembler({ targets: options.targets, packer, book });
+
+  /** Alone, a row leaves at once; while others follow, it waits a little for company. */
+  function sendOrWait(): void {
+    if (packer.waitingRows === 0) return;
+    if (lane.batches === 0 && !streamsFast) packer.flush();
+    else linger ??= setTimeout(endOfLinger, lingerMs);
+  }
+
+  function endOfLinger(): void {
+    linger = undefined;
+    if (lane.batches < backlogBatches) packer.flush();
+  }
+
+  function take(payload: Buffer): void {
+    const message = parse(parser, payload);
+    assembler.take(message, payload.length);
+  }
+
+  stream = await startStream({
+    client,
+    slot: options.slot,
+    publication: options.publication,
+    book,
+    senderTimeoutMs: await senderTimeoutMs(client),
+    liveness: options.liveness,
+    onPayload: take,
+    onReadEnd(fast) {
+      streamsFast = fast;
+      sendOrWait();
+    },
+    onWarning(text) {
+      log.warn({}, `the source warns: ${text}`);
+      // PostgreSQL 18 leaves out a publication that is gone and goes on; the next start looks for it.
+      if (text.includes(options.publication)) stream?.fail(publicationDoubtful(text));
+    },
+  });
+  const live = stream;
+
+  function stop(): void {
+    clearTimeout(linger);
+    lane.stop();
+  }
+
+  return {
+    ended: live.ended.finally(stop),
+    get received() {
+      return book.received;
+    },
+    get enqueued() {
+      return book.enqueued;
+    },
+    get confirmed() {
+      return book.confirmed;
+    },
+    get lastMessageAt() {
+      return live.lastMessageAt;
+    },
+    get transactionsCut() {
+      return packer.transactionsCut;
+    },
+    get queueError() {
+      return lane.failing;
+    },
+    async close(timeoutMs) {
+      live.hold(true);
+      packer.flush();
+      const deadline = performance.now() + timeoutMs;
+      await within(timeoutMs / 2, Promise.race([lane.drained(), live.ended]));
+      stop();
+      await live.close(Math.max(0, deadline - performance.now()));
+    },
+  };
+}
+
+function parse(parser: RawTextPgoutput, payload: Buffer): ReturnType<RawTextPgoutput['parse']> {
+  try {
+    return parser.parse(payload);
+  } catch (error) {
+    throw isEmendError(error) ? error : violation('a message could not be read', error);
+  }
+}
+
+function publicationDoubtful(text: string): EmendError {
+  return new EmendError('source_unavailable', `the source does not find the publication: ${text}`, {
+    remedy: 'Run `emend migrate`, then start the reader again.',
+  });
+}
+
+async function within(timeoutMs: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<void>((resolve) => (timer = setTimeout(resolve, timeoutMs)));
+  await Promise.race([work.catch(() => undefined), timeout]);
+  clearTimeout(timer);
+}

@@ -1,0 +1,43 @@
+import type { QueueStatus, SlotStatus, Status } from '../pipeline/status-report.ts';
+import { formatTable } from './format-table.ts';
+
+export function describeStatus({ install, slot, queue, targets, settled, problems }: Status): string {
+  return [
+    `install  ${install}`,
+    `slot     ${describeSlot(slot)}`,
+    `queue    ${describeQueue(queue)}`,
+    `settled  ${settled.at} (${settled.lagMs} ms ago)`,
+    '',
+    formatTable(
+      ['target', 'kind', 'table', 'merged', 'set aside'],
+      targets.map((target) => [
+        target.name,
+        target.kind,
+        target.table,
+        target.migrated ? String(target.merged) : 'not migrated',
+        String(target.setAside),
+      ]),
+    ),
+    '',
+    ...(problems.length === 0
+      ? ['All is well.']
+      : problems.map(({ path, problem, remedy }) => `! ${path}: ${problem}\n  ${remedy}`)),
+  ].join('\n');
+}
+
+function describeSlot(slot: SlotStatus | null): string {
+  if (!slot) return 'missing';
+  const { name, active, confirmed, lagBytes, retainedBytes, walStatus } = slot;
+  return `${name}, ${active ? 'reader connected' : 'no reader'}, confirmed ${confirmed ?? 'nothing'}, ${formatBytes(lagBytes)} behind, ${formatBytes(retainedBytes)} of WAL kept (${walStatus})`;
+}
+
+function describeQueue(queue: QueueStatus): string {
+  if ('reachable' in queue) return `${queue.kind}, does not answer`;
+  return `${queue.kind}, ${queue.waiting} waiting, ${queue.active} at work, ${queue.delayed} to be tried again`;
+}
+
+function formatBytes(bytes: number): string {
+  const units = ['bytes', 'kB', 'MB', 'GB', 'TB'];
+  const power = bytes < 1024 ? 0 : Math.min(Math.floor(Math.log(bytes) / Math.log(1024)), units.length - 1);
+  return `${power === 0 ? bytes : (bytes / 1024 ** power).toFixed(1)} ${units[power]}`;
+}

@@ -1,0 +1,104 @@
+import { readFileSync } from 'node:fs';
+import { Command, CommanderError } from 'commander';
+import { EmendError } from '../errors.ts';
+import { collect, correctionId, positiveInteger, seconds, transactionId } from './arguments.ts';
+import * as commands from './commands.ts';
+import { reportError } from './report-error.ts';
+
+/** Runs one command line and returns its exit code. */
+export async function runProgram(argv: readonly string[]): Promise<number> {
+  const asJson = argv.includes('--json');
+  try {
+    await createProgram().parseAsync(argv);
+    return 0;
+  } catch (error) {
+    if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    return reportError(error instanceof CommanderError ? badArguments(error) : error, asJson);
+  }
+}
+
+function createProgram(): Command {
+  const program = new Command('emend')
+    .description('Corrects history in an analytics Postgres, safely and continuously.')
+    .version(readVersion())
+    // errors of the command line are reported like all others
+    .exitOverride()
+    .configureOutput({ outputError: () => {} });
+
+  common(program.command('migrate'), 'bring both databases to what the configuration says')
+    .option('--print', 'show the statements and change nothing')
+    .option(
+      '--adopt <target>',
+      'take the rows of its table in as corrections, older than all that come',
+      collect,
+    )
+    .action(commands.migrate);
+  common(program.command('start'), 'run reader and worker in one process').action(commands.start);
+  common(program.command('reader'), 'stream the logs to the queue').action(commands.reader);
+  common(program.command('worker'), 'merge what is on the queue into the store').action(commands.worker);
+  common(program.command('status'), 'how everything is doing, and what to do where it is not well').action(
+    commands.status,
+  );
+  common(program.command('wait'), 'wait until everything committed before now is merged or set aside')
+    .option('--timeout <seconds>', 'give up after this time, with exit code 1', seconds)
+    .option(
+      '--xid <id>',
+      'wait for one transaction of the source: select pg_current_xact_id()',
+      transactionId,
+    )
+    .action(commands.wait);
+  common(program.command('at'), 'what is believed of a target at an instant')
+    .argument('<target>', 'its name in the configuration')
+    .option(
+      '--key <column=value>',
+      'once a key column; the value alone where the key has one column',
+      collect,
+    )
+    .option('--valid-at <instant>', 'when it is true in the world; the present if left out')
+    .option('--known-at <time>', 'as was believed then; as is believed now if left out')
+    .option('--limit <rows>', 'rows to show at most', positiveInteger, 1_000)
+    .action(commands.at);
+  common(program.command('explain'), 'every correction behind an answer: who, when, why')
+    .argument('<target>', 'its name in the configuration')
+    .requiredOption(
+      '--key <column=value>',
+      'once a key column; the value alone where the key has one column',
+      collect,
+    )
+    .option('--valid-at <instant>', 'only corrections that cover this instant')
+    .option('--known-at <time>', 'as was known then')
+    .action(commands.explain);
+  common(program.command('undo'), 'take one correction back; later ones stay, history shows all')
+    .argument('<target>', 'its name in the configuration')
+    .argument('<_id>', 'the correction, as explain shows it', correctionId)
+    .requiredOption('--reason <text>', 'why; kept for ever')
+    .action(commands.undo);
+  common(program.command('import'), 'take in history with the times at which it was known')
+    .argument('<target>', 'its name in the configuration; it has no live corrections yet')
+    .argument('<file>', 'NDJSON or CSV, in the order of knowing; .gz is unpacked')
+    .requiredOption('--known-at <field>', 'the field that says since when a correction was known')
+    .option('--ignore <field>', 'a field that is not for emend (repeat)', collect)
+    .option('--open-start', 'a start that is null is open, instead of refused')
+    .option('--name <name>', 'the name of the import; default: from the target and the file')
+    .action(commands.importHistory);
+  return program;
+}
+
+function common(command: Command, description: string): Command {
+  return command
+    .description(description)
+    .option('--config <file>', 'the configuration (default: emend.config.ts, .mts, .js or .mjs here)')
+    .option('--json', 'results and errors as JSON');
+}
+
+function badArguments(error: CommanderError): EmendError {
+  const message = error.message.replace(/^error: /, '');
+  return new EmendError('bad_arguments', message === '(outputHelp)' ? 'no command was given' : message, {
+    remedy: 'See emend --help, or emend <command> --help.',
+  });
+}
+
+function readVersion(): string {
+  const manifest = new URL('../../package.json', import.meta.url);
+  return (JSON.parse(readFileSync(manifest, 'utf8')) as { version: string }).version;
+}

@@ -1,0 +1,23 @@
+/** The public surface: named exports, nothing else. */
+export { defineConfig, facts, timeline } from './config/define-config.ts';
+export type {
+  CaptureConfig,
+  EmendConfig,
+  FactsConfig,
+  FactsOptions,
+  MergeConfig,
+  TableRef,
+  TargetConfig,
+  TimelineConfig,
+  TimelineOptions,
+} from './config/define-config.ts';
+export { EmendError } from './errors.ts';
+export type { ErrorCode, Problem } from './errors.ts';
+export { createEmend } from './pipeline/emend.ts';
+export type { Emend } from './pipeline/emend.ts';
+export type { ColumnCorrection } from './pipeline/correct-columns.ts';
+export type { ImportOptions } from './pipeline/import-file.ts';
+export { correct, retract, withdraw } from './log/append.ts';
+export type { AppendOptions } from './log/append.ts';
+export type { CorrectionRow, RetractionRow } from './log/correction-row.ts';
+export type { Executor } from './log/executor.ts';

@@ -1,0 +1,62 @@
+import type { Pool } from 'pg';
+import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { urlOptions } from '../config/options.ts';
+import type { UrlOption } from '../config/options.ts';
+import { connectError } from '../db/connect-error.ts';
+import type { ConnectionSetting } from '../db/connect-error.ts';
+import { createPool } from '../db/pool.ts';
+
+interface OpenOptions {
+  /** What the process does, for `pg_stat_activity`: `worker`. */
+  readonly role: string;
+  readonly max?: number;
+  readonly statementTimeoutMs?: number;
+  readonly settings?: Readonly<Record<string, string>>;
+}
+
+/** @throws EmendError `connection_invalid`, which names the setting to correct. */
+export function openSource(config: ResolvedConfig, options: OpenOptions): Promise<Pool> {
+  return openPool(settingOf('source.url', config.source.url), options);
+}
+
+/** @throws EmendError `connection_invalid`, which names the setting to correct. */
+export function openStore(config: ResolvedConfig, options: OpenOptions): Promise<Pool> {
+  return openPool(settingOf('store.url', config.store.url), options);
+}
+
+/** Lends pools of both servers to `body`, and closes them whatever happens. */
+export async function withServers<T>(
+  config: ResolvedConfig,
+  options: OpenOptions,
+  body: (servers: { source: Pool; store: Pool }) => Promise<T>,
+): Promise<T> {
+  const source = await openSource(config, options);
+  try {
+    const store = await openStore(config, options);
+    try {
+      return await body({ source, store });
+    } finally {
+      await store.end();
+    }
+  } finally {
+    await source.end();
+  }
+}
+
+/** The first connection is made here, so that a wrong URL is told as one, before anything is done. */
+async function openPool(from: ConnectionSetting, { role, ...options }: OpenOptions): Promise<Pool> {
+  const pool = createPool({ url: from.url, applicationName: `emend ${role}`, ...options });
+  try {
+    const client = await pool.connect();
+    client.release();
+    return pool;
+  } catch (error) {
+    await pool.end();
+    throw connectError(error, from);
+  }
+}
+
+/** The setting that a URL came from, by its names. */
+export function settingOf(path: UrlOption['path'], url: string): ConnectionSetting {
+  return { path, env: urlOptions.find((option) => option.path === path)!.env, url };
+}

@@ -1,0 +1,172 @@
+import type { ClientBase } from 'pg';
+import type { Column, Target } from '../change/target.ts';
+import { statedColumns } from '../change/target.ts';
+import type { TargetConfig } from '../config/define-config.ts';
+import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { targetNameOf } from '../config/target-name.ts';
+import { ident } from '../db/identifier.ts';
+import { withClient } from '../db/transaction.ts';
+import { EmendError } from '../errors.ts';
+import { readAppendColumns } from '../log/append-columns.ts';
+import type { AppendColumn } from '../log/append-columns.ts';
+import { insertStatements } from '../log/append-statement.ts';
+import { runQuery } from '../log/executor.ts';
+import type { Executor } from '../log/executor.ts';
+import { textOf } from '../log/value-text.ts';
+import { targetTable } from '../store/names.ts';
+import { fromAxis, openEnd, toAxis } from '../store/period-form.ts';
+import { resolveTargets } from '../store/resolve-targets.ts';
+import { openStore } from './connections.ts';
+import { findTarget } from './find-target.ts';
+import { waitUntilMerged } from './wait.ts';
+
+/** Names are those of the columns. */
+export interface ColumnCorrection {
+  readonly key: Readonly<Record<string, unknown>>;
+  /** Timelines: from here, default the beginning of time. */
+  readonly from?: string;
+  /** Timelines: until here, in the form of the table, default without end. */
+  readonly to?: string;
+  readonly set: Readonly<Record<string, unknown>>;
+  /** Refuse when another correction than this one stands there: the `_version` that the caller saw. */
+  readonly expectedVersion?: string;
+  readonly reason?: string;
+}
+
+/**
+ * "Only the price, keep the rest": a correction is a whole row, so this reads what is believed over the period and writes one
+ * whole-row correction a piece. Waits first until everything committed is merged; calls for one key wait for each other.
+ *
+ * The race that remains: a plain correction of the same key that is committed between the reading and the commit of `tx` is
+ * not seen, and its other columns are stated again as they were before. `expectedVersion` refuses what changed before the reading.
+ *
+ * @returns the `_id`s written
+ * @throws EmendError `correction_invalid` when nothing is there, or another version than expected is
+ */
+export async function correctColumns(
+  config: ResolvedConfig,
+  tx: Executor,
+  targetConfig: TargetConfig,
+  correction: ColumnCorrection,
+): Promise<string[]> {
+  const declaration = findTarget(config.targets, targetNameOf(targetConfig) ?? '');
+  const name = declaration.name;
+  const lock = `emend correct ${name} ${JSON.stringify(correction.key)}`;
+  await runQuery(tx, {
+    texts: ['select pg_advisory_xact_lock(hashtextextended(', '::text, 0))'],
+    values: [lock],
+  });
+  await waitUntilMerged({ config, timeoutMs: 30_000 });
+  const store = await openStore(config, { role: 'correct', max: 1 });
+  try {
+    return await withClient(store, async (client) => {
+      const [target] = await resolveTargets(client, [declaration]);
+      const pieces = await readPieces(client, target!, correction);
+      refuseOthers(target!, pieces, correction);
+      return writePieces(tx, target!, pieces, correction);
+    });
+  } finally {
+    await store.end();
+  }
+}
+
+type Piece = Readonly<Record<string, string | null>>;
+
+async function readPieces(
+  client: ClientBase,
+  target: Target,
+  { key, from, to }: ColumnCorrection,
+): Promise<Piece[]> {
+  const values: (string | null)[] = [];
+  const parameter = (text: string | null, type: string) => `$${values.push(text)}::${type}`;
+  const isKey = target.key.map(
+    (column) =>
+      `p.${ident(column.name)} ${column.equals} ${parameter(text(asLogColumn(column), key[column.name]), column.baseType)}`,
+  );
+  const columns = [...target.key, ...target.values].map(({ name }) => `p.${ident(name)}`);
+  if (target.kind === 'facts') {
+    const { rows } = await client.query<Piece>(
+      `select ${columns.join(', ')}, p._version from ${targetTable(target)} p where ${isKey.join(' and ')}`,
+      values,
+    );
+    return rows;
+  }
+  const { period } = target;
+  const [f, t] = [`p.${ident(period.from.name)}`, toAxis(period, `p.${ident(period.to.name)}`)];
+  const since = from === undefined ? f : `greatest(${f}, ${parameter(from, period.from.baseType)})`;
+  const until = to === undefined ? openEnd(period) : toAxis(period, parameter(to, period.to.baseType));
+  const { rows } = await client.query<Piece>(
+    `select ${columns.join(', ')}, ${since} as ${ident(period.from.name)},
+       ${fromAxis(period, `least(${t}, ${until})`)} as ${ident(period.to.name)}, p._version
+     from ${targetTable(target)} p
+     where ${isKey.join(' and ')} and ${since} < least(${t}, ${until})
+     order by ${f}`,
+    values,
+  );
+  return rows;
+}
+
+function refuseOthers(target: Target, pieces: readonly Piece[], { expectedVersion }: ColumnCorrection): void {
+  if (pieces.length === 0) {
+    throw new EmendError(
+      'correction_invalid',
+      `${target.name}: nothing is there for this key and period, so there is no rest to keep`,
+      {
+        remedy: 'State the whole row with correct().',
+      },
+    );
+  }
+  const other = pieces.find((piece) => expectedVersion !== undefined && piece._version !== expectedVersion);
+  if (!other) return;
+  throw new EmendError(
+    'correction_invalid',
+    `${target.name}: version ${other._version} stands there, not ${expectedVersion}`,
+    {
+      remedy:
+        'Somebody corrected it meanwhile: look at it again, then repeat the call with the version that you saw.',
+    },
+  );
+}
+
+async function writePieces(
+  tx: Executor,
+  target: Target,
+  pieces: readonly Piece[],
+  { set, reason }: ColumnCorrection,
+): Promise<string[]> {
+  const stated = statedColumns(target);
+  for (const column of Object.keys(set)) refuseColumn(target, column);
+  const columns = (await readAppendColumns(tx, target.name)).filter((column) =>
+    stated.some(({ name }) => name === column.name),
+  );
+  const byColumn = columns.map((column) => ({
+    column,
+    texts: pieces.map((piece) =>
+      column.name in set ? text(column, set[column.name]) : (piece[column.name] ?? null),
+    ),
+    defaulted: null,
+  }));
+  const ids: string[] = [];
+  for (const statement of insertStatements(target.name, byColumn, {
+    op: 'upsert',
+    ...(reason === undefined ? {} : { reason }),
+  })) {
+    for (const row of await runQuery<{ _id: string }>(tx, statement)) ids.push(row._id);
+  }
+  return ids;
+}
+
+function refuseColumn(target: Target, name: string): void {
+  if (target.values.some((column) => column.name === name)) return;
+  throw new EmendError('correction_invalid', `${target.name} has no value column ${ident(name)}`, {
+    remedy: `Its value columns are: ${target.values.map((column) => column.name).join(', ')}.`,
+  });
+}
+
+function text(column: AppendColumn, value: unknown): string | null {
+  return textOf(value, { column, row: 0, property: column.name });
+}
+
+function asLogColumn({ name, baseType }: Column): AppendColumn {
+  return { name, type: baseType, defaultSql: null };
+}

@@ -1,0 +1,45 @@
+import type { Imported } from '../backfill/import-history.ts';
+import { resolveConfig } from '../config/config.ts';
+import type { EmendConfig, TargetConfig } from '../config/define-config.ts';
+import type { Executor } from '../log/executor.ts';
+import { createLogger } from '../observe/logger.ts';
+import { correctColumns } from './correct-columns.ts';
+import type { ColumnCorrection } from './correct-columns.ts';
+import { importFile } from './import-file.ts';
+import type { ImportOptions } from './import-file.ts';
+import { migrate } from './migrate.ts';
+import type { Migration } from './migrate.ts';
+import { startPipeline } from './pipeline.ts';
+import type { Pipeline, Role } from './pipeline.ts';
+import { readStatus } from './status.ts';
+import type { Status } from './status-report.ts';
+import { waitUntilMerged } from './wait.ts';
+import type { Waited } from './wait.ts';
+
+/** emend inside a program of one's own: what the command line does, as functions. */
+export interface Emend {
+  migrate(): Promise<Migration>;
+  /** Runs the reader, the worker, or (default) both in this process until `stop`. */
+  start(options?: { readonly roles?: readonly Role[]; readonly logLevel?: string }): Promise<Pipeline>;
+  /** Returns when what was committed in the logs before the call is merged or set aside. */
+  wait(options?: { readonly xid?: string; readonly timeoutMs?: number }): Promise<Waited>;
+  status(): Promise<Status>;
+  /** Takes in history with the times at which it was known. */
+  importHistory(target: string, file: string, options: ImportOptions): Promise<Imported>;
+  /** "Only the price, keep the rest": whole-row corrections made from what is believed now, in the application's transaction. */
+  correctColumns(tx: Executor, target: TargetConfig, correction: ColumnCorrection): Promise<string[]>;
+}
+
+/** @throws EmendError `config_invalid` with every problem of the configuration */
+export function createEmend(input: EmendConfig, env: NodeJS.ProcessEnv = process.env): Emend {
+  const config = resolveConfig(input, env);
+  return {
+    migrate: () => migrate({ config, print: false }),
+    start: ({ roles, logLevel = 'warn' } = {}) =>
+      startPipeline({ config, roles: roles ?? ['reader', 'worker'], log: createLogger({ level: logLevel }) }),
+    wait: (options = {}) => waitUntilMerged({ config, ...options }),
+    status: () => readStatus(config),
+    importHistory: (target, file, options) => importFile(config, target, file, options),
+    correctColumns: (tx, target, correction) => correctColumns(config, tx, target, correction),
+  };
+}

@@ -1,0 +1,54 @@
+import type { ClientBase } from 'pg';
+import { publicationName } from '../capture/names.ts';
+import { planPublication } from '../capture/publication.ts';
+import type { Target } from '../change/target.ts';
+import { literal } from '../db/identifier.ts';
+import { pendingMigrations } from '../db/migrations.ts';
+import type { Side } from '../db/migrations.ts';
+import type { Statement } from '../db/statement.ts';
+import { planLog } from '../log/log.ts';
+import { planRoles } from '../log/roles.ts';
+import { planStore } from '../store/store.ts';
+import { readInstall } from './install.ts';
+
+export type { Side } from '../db/migrations.ts';
+
+export type Clients = Readonly<Record<Side, ClientBase>>;
+
+/** A part of a migration: what its database lacks, by its catalogue. No statements: nothing to do. */
+export interface MigrationStep {
+  readonly database: Side;
+  plan(clients: Clients, install: string): Promise<Statement[]>;
+}
+
+/** In the order in which they build upon each other. The store's table comes before the log that feeds it. */
+export function migrationSteps(targets: readonly Target[], adopt: readonly string[]): MigrationStep[] {
+  return [
+    { database: 'source', plan: ({ source }) => pendingMigrations(source, 'source') },
+    { database: 'store', plan: ({ store }) => pendingMigrations(store, 'store') },
+    { database: 'store', plan: ({ store }, install) => planInstall(store, install) },
+    ...targets.flatMap((target): MigrationStep[] => [
+      {
+        database: 'store',
+        plan: ({ store }) => planStore(store, target, { adopt: adopt.includes(target.name) }),
+      },
+      { database: 'source', plan: ({ source, store }) => planLog(source, store, target) },
+    ]),
+    { database: 'source', plan: ({ source }, install) => planRoles(source, install, targets) },
+    {
+      database: 'source',
+      plan: ({ source }, install) =>
+        planPublication(source, {
+          publication: publicationName(install),
+          targets: targets.map(({ name }) => name),
+        }),
+    },
+  ];
+}
+
+/** The store takes the id that the source was given: it belongs to that source from now on. */
+async function planInstall(store: ClientBase, install: string): Promise<Statement[]> {
+  if ((await readInstall(store, 'store')) !== null) return [];
+  const sql = `insert into emend.install (id) values (${literal(install)})`;
+  return [{ purpose: 'the install that this store belongs to', sql }];
+}

@@ -1,0 +1,102 @@
+/**
+ * The data path, from a row in a log to a row in a target:
+ *
+ *   corrections.<target> --WAL--> capture --publish--> queue --handle--> merge --> target, history, ledger
+ *
+ * Role: wires the stages, which do not know each other, by the functions of `change/ports.ts`, and ends them in an order in
+ * which nothing has to be done twice.
+ * Promise: whatever dies at whatever moment, what was committed in a log is merged once everything runs again.
+ * If it breaks: rows wait in the log without anybody noticing, or a shutdown takes until it is killed.
+ */
+import type { Logger } from 'pino';
+import { createCapture } from '../capture/capture.ts';
+import { publicationName, slotName } from '../capture/names.ts';
+import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { withClient } from '../db/transaction.ts';
+import { createMerge, mergeSettings } from '../merge/merge.ts';
+import { openQueue } from '../queue/queue.ts';
+import { startClock } from '../store/clock.ts';
+import { resolveTargets } from '../store/resolve-targets.ts';
+import { openStore } from './connections.ts';
+import { requireInstall } from './install.ts';
+import { queueHome, queuePrefix } from './install-queue.ts';
+import { createShutdown } from './shutdown.ts';
+import type { Shutdown } from './shutdown.ts';
+
+export type Role = 'reader' | 'worker';
+
+export interface PipelineOptions {
+  readonly config: ResolvedConfig;
+  readonly roles: readonly Role[];
+  readonly log: Logger;
+}
+
+export interface Pipeline {
+  /** Rejects when a stage cannot go on until a human acts. What may pass by itself is tried again for ever. */
+  readonly ended: Promise<never>;
+  /** Ends everything, within 10 seconds. */
+  stop(): Promise<void>;
+}
+
+/** @throws EmendError when it cannot start as configured; then nothing is left running */
+export async function startPipeline(options: PipelineOptions): Promise<Pipeline> {
+  const { log, config } = options;
+  const shutdown = createShutdown(log);
+  try {
+    const run = await startStages(options, shutdown);
+    log.info({ targets: config.targets.map(({ name }) => name) }, 'emend is running');
+    const ended = run();
+    // told to whoever asks; a program that embeds the pipeline and does not ask must not die of it
+    ended.catch(() => undefined);
+    return { ended, stop: () => shutdown.run() };
+  } catch (error) {
+    await shutdown.run();
+    throw error;
+  }
+}
+
+/** One for the clock, one to look things up, beside one for each merge. */
+const spareConnections = 2;
+
+/** Below the lock that a worker has on its job: a merge that hangs must be over before another worker gets the job. */
+const statementTimeoutMs = 25_000;
+
+/**
+ * The stages start against the flow of the data, so that each finds the next one running, and end with it: no new rows
+ * from the source, then what is at work, then the connections.
+ */
+async function startStages(
+  { config, roles, log }: PipelineOptions,
+  shutdown: Shutdown,
+): Promise<() => Promise<never>> {
+  const role = roles.join('+');
+  const max = config.merge.concurrency + spareConnections;
+  const store = await openStore(config, { role, max, statementTimeoutMs, settings: mergeSettings });
+  shutdown.push({ name: 'store', limitMs: 500, end: () => store.end() });
+  const install = await requireInstall(store);
+
+  const queue = await openQueue(queueHome(config), { prefix: queuePrefix(config, install), role, log });
+  shutdown.push({ name: 'queue', limitMs: 5_500, end: () => queue.close({ deadlineMs: 5_000 }) });
+
+  if (roles.includes('worker')) {
+    const targets = await withClient(store, (client) => resolveTargets(client, config.targets));
+    const merge = await createMerge({ pool: store, targets, log });
+    const clock = startClock(store, log);
+    shutdown.push({ name: 'clock', limitMs: 500, end: () => clock.stop() });
+    queue.startWorker(merge, { concurrency: config.merge.concurrency });
+  }
+  if (!roles.includes('reader')) return () => new Promise<never>(() => {});
+
+  const capture = createCapture({
+    url: config.source.replicationUrl,
+    slot: slotName(install),
+    publication: publicationName(install),
+    targets: config.targets.map(({ name }) => name),
+    ...config.capture,
+    publish: queue.publish,
+    durable: queue.durable,
+    log,
+  });
+  shutdown.push({ name: 'capture', limitMs: 3_000, end: () => capture.stop() });
+  return () => capture.run().then(() => new Promise<never>(() => {}));
+}

@@ -1,0 +1,96 @@
+import type { ClientBase } from 'pg';
+import type { Target } from '../change/target.ts';
+import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { ident, identList, qualified } from '../db/identifier.ts';
+import { withClient, withTransaction } from '../db/transaction.ts';
+import { EmendError } from '../errors.ts';
+import { mergeSettings } from '../merge/merge.ts';
+import { undoCorrection } from '../merge/undo.ts';
+import { ownObject } from '../store/names.ts';
+import { resolveTargets } from '../store/resolve-targets.ts';
+import { withServers } from './connections.ts';
+import { findTarget } from './find-target.ts';
+import { requireInstall } from './install.ts';
+
+export interface UndoOptions {
+  readonly config: ResolvedConfig;
+  readonly target: string;
+  /** The `_id` of the correction; below zero for a row that was adopted with its table. */
+  readonly id: string;
+  readonly reason: string;
+}
+
+export interface Undone {
+  readonly target: string;
+  readonly id: string;
+  /** Since when the store no longer believes it; null: it had been taken back before. */
+  readonly toldAt: string | null;
+}
+
+/**
+ * Takes one correction back. The request is written to the source first, since the log is the truth; run again after a
+ * failure in between, it goes on.
+ *
+ * @throws EmendError `correction_invalid` for a row that does not exist, belongs to a backfill, or is not merged
+ */
+export async function undo({ config, target: name, id, reason }: UndoOptions): Promise<Undone> {
+  const declaration = findTarget(config.targets, name);
+  return withServers(config, { role: 'undo', max: 2, settings: mergeSettings }, async ({ source, store }) => {
+    await requireInstall(store);
+    const [target] = await withClient(store, (client) => resolveTargets(client, [declaration]));
+    const key = await (BigInt(id) < 0n
+      ? withClient(store, (client) =>
+          readKey(client, target!, ownObject(target!, 'baseline'), '_version', id),
+        )
+      : withClient(source, (client) => readKey(client, target!, qualified('corrections', name), '_id', id)));
+    const actor = await withTransaction(source, (client) => request(client, name, id, reason));
+    const toldAt = await undoCorrection(store, { target: target!, id, key, actor, reason });
+    return { target: name, id, toldAt };
+  });
+}
+
+async function readKey(
+  client: ClientBase,
+  target: Target,
+  table: string,
+  column: string,
+  id: string,
+): Promise<string[]> {
+  const names = target.key.map((each) => each.name);
+  const ofBackfill = column === '_id' ? '_backfill' : 'null';
+  const { rows } = await client.query<Record<string, string | null>>(
+    `select ${identList(names)}, ${ofBackfill} as _of_backfill from ${table} where ${ident(column)} = $1::bigint`,
+    [id],
+  );
+  const row = rows[0];
+  if (!row) {
+    throw new EmendError('correction_invalid', `${target.name} has no correction ${id}`, {
+      remedy: `See emend explain ${target.name} --key … for the corrections of a key.`,
+    });
+  }
+  if (row._of_backfill) {
+    throw new EmendError('correction_invalid', `correction ${id} belongs to backfill ${row._of_backfill}`, {
+      remedy: 'A backfill is reverted as a whole; or write a correction over it.',
+    });
+  }
+  return names.map((each) => row[each]!);
+}
+
+/** Written once, however often it is asked for. Returns who asked first. */
+async function request(client: ClientBase, target: string, id: string, reason: string): Promise<string> {
+  await client.query(`select pg_advisory_xact_lock(hashtextextended('emend undo ' || $1, 0))`, [id]);
+  const { rows } = await client.query<{ actor: string }>(
+    `with asked as (
+       select _actor from corrections._request where request = 'undo' and details ->> 'undo' = $1
+     ),
+     added as (
+       insert into corrections._request (request, details, _reason)
+       select 'undo', jsonb_build_object('target', $2::text, 'undo', $1::text), $3
+       where not exists (select from asked)
+       returning _actor
+     )
+     select _actor as actor from asked union all select _actor from added limit 1`,
+    [id, target, reason],
+  );
+  return rows[0]!.actor;
+}

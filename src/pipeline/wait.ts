@@ -1,0 +1,136 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Pool } from 'pg';
+import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { sqlState } from '../db/sqlstate.ts';
+import { EmendError } from '../errors.ts';
+import {
+  countSetAside,
+  missingRows,
+  notInStore,
+  rowsOfTransaction,
+  transactionStatus,
+} from './awaited-rows.ts';
+import { withServers } from './connections.ts';
+import { requireInstall } from './install.ts';
+
+export interface WaitOptions {
+  readonly config: ResolvedConfig;
+  /** Wait for the rows of this transaction of the source only (`pg_current_xact_id()`). */
+  readonly xid?: string | undefined;
+  readonly timeoutMs?: number | undefined;
+}
+
+export interface Waited {
+  /** Rows that had no effect yet when the wait began (with `xid`: all rows of the transaction). */
+  readonly rows: number;
+  /** How many of them were set aside instead of merged. */
+  readonly setAside: number;
+  readonly waitedMs: number;
+}
+
+/**
+ * Read your own write: returns once every row that was committed in the logs before the call is merged or set aside.
+ * A transaction that is still open elsewhere is not waited for.
+ *
+ * @throws EmendError `timed_out`
+ */
+export async function waitUntilMerged({ config, xid, timeoutMs }: WaitOptions): Promise<Waited> {
+  const startedAt = performance.now();
+  const deadline = startedAt + (timeoutMs ?? Infinity);
+  return withServers(config, { role: 'wait', max: 2 }, async ({ source, store }) => {
+    await requireInstall(store);
+    const targets = config.targets.map((target) => target.name);
+    const awaited = await findAwaited(source, store, targets, xid, deadline).catch((error: unknown) => {
+      throw sqlState(error) === '42P01' ? logMissing(error) : error;
+    });
+    await untilInStore(store, awaited, deadline);
+    return {
+      rows: awaited.length,
+      setAside: awaited.length === 0 ? 0 : await countSetAside(store, awaited),
+      waitedMs: Math.round(performance.now() - startedAt),
+    };
+  });
+}
+
+function findAwaited(
+  source: Pool,
+  store: Pool,
+  targets: readonly string[],
+  xid: string | undefined,
+  deadline: number,
+): Promise<string[]> {
+  if (xid === undefined) return missingRows(source, store, targets);
+  return rowsOfCommitted(source, targets, xid, deadline);
+}
+
+function logMissing(cause: unknown): EmendError {
+  return new EmendError('not_migrated', `source.url: ${(cause as Error).message}`, {
+    remedy: 'Run emend migrate, which makes the log of every target.',
+    cause,
+  });
+}
+
+/** Ids asked for at a time: the later ones need no question while an earlier one is missing. */
+const pageSize = 10_000;
+
+async function untilInStore(store: Pool, awaited: readonly string[], deadline: number): Promise<void> {
+  for (let start = 0; start < awaited.length; start += pageSize) {
+    let left = awaited.slice(start, start + pageSize);
+    await poll(deadline, async () => {
+      left = await notInStore(store, left);
+      return left.length === 0;
+    }).catch((error: unknown) => {
+      if (!(error instanceof TimeUp)) throw error;
+      throw timedOut(left.length + Math.max(0, awaited.length - start - pageSize), left[0]!);
+    });
+  }
+}
+
+async function rowsOfCommitted(
+  source: Pool,
+  targets: readonly string[],
+  xid: string,
+  deadline: number,
+): Promise<string[]> {
+  let status: string | null = null;
+  try {
+    await poll(deadline, async () => {
+      status = await transactionStatus(source, xid);
+      return status !== 'in progress';
+    });
+  } catch (error) {
+    if (error instanceof TimeUp) {
+      throw new EmendError('timed_out', `transaction ${xid} of the source has not ended yet`, {
+        remedy: 'Commit it first, then wait.',
+      });
+    }
+    if (!(sqlState(error) ?? '').startsWith('22')) throw error;
+    throw new EmendError('bad_arguments', `${xid} is not a transaction of the source`, {
+      remedy: 'Give what select pg_current_xact_id() returned inside the transaction.',
+      cause: error,
+    });
+  }
+  if (status !== 'aborted') return rowsOfTransaction(source, targets, xid);
+  throw new EmendError('bad_arguments', `transaction ${xid} of the source was rolled back`, {
+    remedy: 'Nothing of it will be merged; write it again.',
+  });
+}
+
+class TimeUp extends Error {}
+
+const firstPauseMs = 2;
+const longestPauseMs = 250;
+
+async function poll(deadline: number, isDone: () => Promise<boolean>): Promise<void> {
+  for (let pauseMs = firstPauseMs; !(await isDone()); pauseMs = Math.min(pauseMs * 1.5, longestPauseMs)) {
+    const leftMs = deadline - performance.now();
+    if (leftMs <= 0) throw new TimeUp();
+    await sleep(Math.min(pauseMs, leftMs));
+  }
+}
+
+function timedOut(rows: number, firstId: string): EmendError {
+  return new EmendError('timed_out', `${rows} rows are not merged yet, the first one has _id ${firstId}`, {
+    remedy: 'See emend status: is a reader and a worker running, and does the queue drain?',
+  });
+}

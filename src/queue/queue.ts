@@ -1,0 +1,134 @@
+/**
+ * The queue between capture and merge: batches wait here as BullMQ jobs, in Redis or in the store's own Postgres.
+ *
+ * Role: hand every published batch to some worker, soon, at least once.
+ * Promise: `publish` resolves only after the queue has accepted every batch, and `durable` says whether the queue that
+ * accepted them is still the same one.
+ * If that is broken: capture confirms WAL whose rows are nowhere but in the log, and they arrive late, by the sweep.
+ * Nothing here decides correctness: a job may be lost, doubled or handed to two workers at once. The ledger is the truth.
+ */
+import type { Durable, Handle, Log, Publish } from '../change/ports.ts';
+import { EmendError } from '../errors.ts';
+import type { Broker } from './broker.ts';
+import { inspectQueue } from './checks.ts';
+import { answerOf, within } from './deadline.ts';
+import { createEpoch } from './epoch.ts';
+import { createErrorLog } from './error-log.ts';
+import { addressOf, type QueueHome } from './home.ts';
+import { openPostgresBroker } from './postgres-broker.ts';
+import { createPublish } from './publish.ts';
+import { openRedisBroker } from './redis-broker.ts';
+import { defaultTuning, type Tuning } from './tuning.ts';
+import { startWorker, type QueueWorker, type WorkerOptions } from './worker.ts';
+
+export interface Queue {
+  readonly kind: 'redis' | 'postgres';
+  readonly publish: Publish;
+  /**
+   * True: everything accepted so far is still held by the queue that accepted it. False, once: the queue was emptied or
+   * exchanged in between; offer again everything since the last confirmed position (under ids of the new epoch).
+   */
+  readonly durable: Durable;
+  startWorker(handle: Handle, options: WorkerOptions): QueueWorker;
+  counts(): Promise<QueueCounts>;
+  /** The epoch that the queue holds now: a new one means that it was emptied or exchanged. */
+  epoch(): Promise<string>;
+  /** Returns within the deadline, whether or not the queue's server answers. */
+  close(options: { deadlineMs: number }): Promise<void>;
+}
+
+export interface QueueCounts {
+  readonly waiting: number;
+  readonly active: number;
+  readonly delayed: number;
+  readonly failed: number;
+}
+
+export interface QueueOptions {
+  /** Tells the queues of several installs on one server apart: `{emend-<install id>}`. */
+  readonly prefix: string;
+  readonly log: Log;
+  /** Shown in the server's list of connections: `worker`, `reader`. */
+  readonly role: string;
+  readonly tuning?: Partial<Tuning>;
+}
+
+/** The lane of live corrections; the lanes of backfills and repairs will stand beside it. */
+const lane = 'live';
+
+/** @throws EmendError `queue_unavailable` or `queue_unsuitable`, with every problem found. */
+export async function openQueue(home: QueueHome, options: QueueOptions): Promise<Queue> {
+  const { log } = options;
+  const tuning = { ...defaultTuning, ...options.tuning };
+  await refuseUnsuitable(home, options.prefix);
+  const errors = createErrorLog(log, 'the queue reports an error', { address: addressOf(home) });
+  const broker = await openBroker(home, { prefix: options.prefix, role: options.role, errors });
+  const bull = broker.openQueue(lane);
+  bull.on('error', (error) => errors.report(error));
+  const epoch = createEpoch(broker, tuning.addTimeoutMs);
+  try {
+    await epoch.start();
+  } catch (error) {
+    broker.cut();
+    throw error;
+  }
+  const workers: QueueWorker[] = [];
+  let closed: Promise<void> | undefined;
+
+  async function counts(): Promise<QueueCounts> {
+    const counting = bull.getJobCounts('waiting', 'active', 'delayed', 'failed');
+    const {
+      waiting = 0,
+      active = 0,
+      delayed = 0,
+      failed = 0,
+    } = await answerOf(tuning.addTimeoutMs, counting, 'counting the jobs of the queue');
+    return { waiting, active, delayed, failed };
+  }
+
+  /** Jobs that a worker ought to take: somebody may have paused the queue on purpose. */
+  async function hasWaiting(): Promise<boolean> {
+    if ((await counts()).waiting === 0) return false;
+    return !(await answerOf(tuning.addTimeoutMs, bull.isPaused(), 'asking whether the queue is paused'));
+  }
+
+  async function close({ deadlineMs }: { deadlineMs: number }): Promise<void> {
+    const endAt = Date.now() + deadlineMs;
+    // What is left is for the good-bye to the server.
+    await Promise.all(workers.map((worker) => worker.close({ deadlineMs: deadlineMs * 0.9 })));
+    const goodBye = bull.close().then(() => broker.close());
+    await within(Math.max(endAt - Date.now(), 0), goodBye, 'closing the queue').catch(() => {});
+    broker.cut();
+  }
+
+  return {
+    kind: broker.kind,
+    publish: createPublish({ broker, bull, epoch, tuning }),
+    durable: () => epoch.isUnchanged(),
+    startWorker(handle, workerOptions) {
+      const worker = startWorker({ broker, lane, handle, tuning, log, errors, hasWaiting }, workerOptions);
+      workers.push(worker);
+      return worker;
+    },
+    counts,
+    epoch: () => epoch.read(),
+    close: (closeOptions) => (closed ??= close(closeOptions)),
+  };
+}
+
+function openBroker(home: QueueHome, options: Parameters<typeof openRedisBroker>[1]): Promise<Broker> {
+  return 'redisUrl' in home
+    ? openRedisBroker(home.redisUrl, options)
+    : openPostgresBroker(home.storeUrl, options);
+}
+
+async function refuseUnsuitable(home: QueueHome, prefix: string): Promise<void> {
+  const { problems, reachable } = await inspectQueue(home, prefix);
+  const first = problems[0];
+  if (!first) return;
+  throw new EmendError(
+    reachable ? 'queue_unsuitable' : 'queue_unavailable',
+    `${first.path}: ${problems.map(({ problem }) => problem).join('; ')}`,
+    { remedy: first.remedy, problems },
+  );
+}

@@ -1,0 +1,104 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { startRedis } from '../../src/dev/redis.ts';
+import type { LocalRedis } from '../../src/dev/redis.ts';
+import { createDatabases } from '../support/databases.ts';
+import type { Databases } from '../support/databases.ts';
+import { eventually } from '../support/eventually.ts';
+import { query } from '../support/query.ts';
+import { createCli } from '../support/run-cli.ts';
+import type { Cli } from '../support/run-cli.ts';
+
+const config = `
+import { defineConfig, facts } from 'emend'
+export default defineConfig({ targets: { orders: facts('orders', { key: ['order_id'] }) } })
+`;
+
+let databases: Databases;
+let redis: LocalRedis;
+let dir: string;
+let cli: Cli;
+let slot: string;
+
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'emend-shutdown-'));
+  redis = await startRedis({ dir });
+  databases = await createDatabases('shutdown');
+  await query(databases.storeUrl, 'create table orders (order_id bigint not null, amount numeric)');
+  cli = createCli(config, {
+    SOURCE_URL: databases.sourceUrl,
+    STORE_URL: databases.storeUrl,
+    REDIS_URL: redis.url,
+  });
+  slot = `emend_${(await cli.json<{ install: string }>(['migrate'])).install}`;
+});
+
+afterAll(async () => {
+  await redis.stop();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+/** A server that neither answers nor refuses: the worst case of a shutdown. */
+async function whileRedisHangs(body: () => Promise<void>): Promise<void> {
+  process.kill(redis.pid, 'SIGSTOP');
+  try {
+    await body();
+  } finally {
+    process.kill(redis.pid, 'SIGCONT');
+  }
+}
+
+it('start ends within 10 s with exit code 0 though Redis hangs', async () => {
+  const started = cli.start(['start']);
+  await started.said('reading the source');
+  await whileRedisHangs(async () => {
+    const askedAt = performance.now();
+    started.process.kill('SIGTERM');
+    const { code } = await started.ended;
+    expect([code, performance.now() - askedAt < 10_000]).toEqual([0, true]);
+  });
+});
+
+it('a second signal is meant: start ends at once', async () => {
+  const started = cli.start(['start']);
+  await started.said('reading the source');
+  await whileRedisHangs(async () => {
+    started.process.kill('SIGTERM');
+    await started.said('stopping');
+    const askedAt = performance.now();
+    started.process.kill('SIGTERM');
+    const { code } = await started.ended;
+    expect([code, performance.now() - askedAt < 1_000]).toEqual([143, true]);
+  });
+});
+
+it('start that cannot go on until somebody acts ends with exit code 1 and says what to do', async () => {
+  const started = cli.start(['start']);
+  await started.said('reading the source');
+  await eventually(async () => {
+    await query(
+      databases.sourceUrl,
+      `select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = $1`,
+      [slot],
+    );
+    await query(databases.sourceUrl, `select pg_drop_replication_slot($1)`, [slot]);
+  });
+  const { code, stderr } = await started.ended;
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/slot/);
+  expect((await cli.json<{ statements: unknown[] }>(['migrate'])).statements).toHaveLength(1);
+});
+
+it('a second reader waits, and takes over when the first one ends', async () => {
+  const first = cli.start(['reader']);
+  await first.said('reading the source');
+  const second = cli.start(['reader']);
+  await second.said('emend is running');
+  first.process.kill('SIGTERM');
+  expect((await first.ended).code).toBe(0);
+  await second.said('reading the source');
+  second.process.kill('SIGTERM');
+  expect((await second.ended).code).toBe(0);
+});

@@ -1,0 +1,171 @@
+import pg from 'pg';
+import type { Pool } from 'pg';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { facts, timeline } from '../../src/config/define-config.ts';
+import { migrate } from '../../src/pipeline/migrate.ts';
+import { eventually } from '../support/eventually.ts';
+import { createDatabases } from '../support/databases.ts';
+import { createInstall } from '../support/install.ts';
+import type { Install } from '../support/install.ts';
+import { query } from '../support/query.ts';
+import { corpusFor, corpusTypes } from '../support/values-corpus.ts';
+import type { CorpusColumn } from '../support/values-corpus.ts';
+
+/** What decides how a value is written and read, set to what nobody expects. */
+const oddSettings = {
+  datestyle: 'SQL, DMY',
+  intervalstyle: 'iso_8601',
+  timezone: 'Asia/Kathmandu',
+  extra_float_digits: '-10',
+  bytea_output: 'escape',
+  array_nulls: 'off',
+  xmloption: 'document',
+};
+
+const alterDatabase = Object.entries(oddSettings)
+  .map(
+    ([name, value]) =>
+      `do $$ begin execute format('alter database %I set ${name} = ''${value}''', current_database()); end $$`,
+  )
+  .join(';\n');
+
+/** Each value of a column in a row of its own; what a column has no value for is null. */
+interface Corpus {
+  readonly columns: readonly CorpusColumn[];
+  readonly ddl: string;
+}
+
+async function readCorpus(url: string): Promise<Corpus> {
+  const [server] = await query<{ version: number; extensions: string[]; xml: boolean }>(
+    url,
+    `select current_setting('server_version_num')::int as version,
+       array(select name::text from pg_available_extensions where name in ('citext', 'hstore')) as extensions,
+       exists (select from pg_config where name = 'CONFIGURE' and setting like '%with-libxml%') as xml`,
+  );
+  const columns = corpusFor(server!);
+  const extensions = server!.extensions.map((name) => `create extension ${name} schema public`);
+  return { columns, ddl: [...extensions, corpusTypes].join(';\n') };
+}
+
+describe.each([
+  { title: 'two databases', queue: 'redis' as const, sameDatabase: false, odd: false },
+  { title: 'two databases with odd settings', queue: 'redis' as const, sameDatabase: false, odd: true },
+  { title: 'one database, PostgreSQL queue', queue: 'postgres' as const, sameDatabase: true, odd: false },
+])('values of every type, $title', ({ title, queue, sameDatabase, odd }) => {
+  let install: Install;
+  let corpus: Corpus;
+  let texts: string;
+  let told: string;
+  const allRows = () => Math.max(...corpus.columns.map(({ values }) => values.length));
+
+  beforeAll(async () => {
+    corpus = await readCorpus((await createDatabases('values server')).storeUrl);
+    texts = corpus.columns.map((_, place) => `c${place}::text`).join(', ');
+    const values = corpus.columns.map(({ type }, place) => `c${place} ${type}`).join(', ');
+    install = await createInstall(`values ${title}`, {
+      ddl: `${odd ? alterDatabase : 'select 1'};
+        ${corpus.ddl};
+        create table public.held (id integer not null, valid_from date not null, valid_to date not null, ${values});
+        create table public.facts (id integer not null, ${values})`,
+      queue,
+      sameDatabase,
+      targets: {
+        held: timeline('public.held', { key: ['id'], period: ['valid_from', 'valid_to'] }),
+        facts: facts('public.facts', { key: ['id'] }),
+      },
+    });
+    if (odd) {
+      await install.source.query(alterDatabase);
+      await migrate({ config: install.config, print: false });
+    }
+    await install.start();
+    await writeCorpus(install, corpus);
+    await install.wait();
+    const { rows } = await install.store.query<{ told: string }>(
+      `select max(told_at)::text as told from emend.ledger`,
+    );
+    told = rows[0]!.told;
+  });
+
+  /** What is there, by row and type, as Postgres writes it. */
+  async function read(db: Pool, relation: string, where: string): Promise<Record<string, string>> {
+    const { rows } = await db.query<Record<string, string | null>>(
+      `select id, ${texts} from ${relation} where ${where}`,
+    );
+    const cells = rows.flatMap((row) =>
+      corpus.columns.map(({ type }, place) => [`${row.id} ${type}`, row[`c${place}`]] as const),
+    );
+    return Object.fromEntries(cells.filter((cell): cell is [string, string] => cell[1] !== null));
+  }
+  const logged = (log: 'held' | 'facts') =>
+    read(install.source, `corrections.${log}`, `_reason is distinct from 'nothing of it'`);
+  const asked = (relation: string, where = 'true') => read(install.store, relation, where);
+
+  it('none is set aside, and none is null in the log', async () => {
+    const { rows } = await install.store.query(`select sqlstate, reason from emend.dead_letter`);
+    expect(rows).toEqual([]);
+    const written = corpus.columns.reduce((sum, { values }) => sum + values.length, 0);
+    expect(Object.keys(await logged('held'))).toHaveLength(written);
+  });
+
+  it('the target has them as the log has them', async () => {
+    expect(await asked('public.held')).toEqual(await logged('held'));
+    expect(await asked('public.facts')).toEqual(await logged('facts'));
+  });
+
+  it('the functions and views answer with them', async () => {
+    const log = await logged('held');
+    expect(await asked(`emend.held_at('2026-06-01')`)).toEqual(log);
+    expect(await asked('emend.held_as_of()')).toEqual(log);
+    expect(await asked('emend.held_periods')).toEqual(log);
+    expect(await asked('emend.facts_as_of()')).toEqual(await logged('facts'));
+  });
+
+  it('superseded, they are in history and in the answers about then, and what remains of a row has them still', async () => {
+    const log = await logged('held');
+    await install.source.query(`
+      insert into corrections.held (id, valid_from, valid_to, _reason)
+      select id, '2026-06-01', '2026-06-02', 'nothing of it' from generate_series(1, ${allRows()}) id`);
+    await install.source.query(`
+      insert into corrections.facts (id, _reason) select id, 'nothing of it' from generate_series(1, ${allRows()}) id`);
+    await install.wait();
+    expect(await asked('emend.held_history')).toEqual(log);
+    expect(await asked('public.held', `valid_from = '2026-01-01'`)).toEqual(log);
+    expect(await asked('public.held', `valid_from = '2026-06-02'`)).toEqual(log);
+    expect(await asked('emend.facts_history')).toEqual(await logged('facts'));
+    await eventually(async () => {
+      expect(await asked(`emend.held_at('2026-06-01', '${told}')`)).toEqual(log);
+    });
+    expect(await asked(`emend.held_as_of('${told}')`)).toEqual(log);
+    expect(await asked(`emend.held_periods_as_of('${told}')`)).toEqual(log);
+    expect(await asked(`emend.facts_as_of('${told}')`)).toEqual(await logged('facts'));
+  });
+});
+
+/** As an application writes: in a session of its own, with whatever its database has set but for what the texts here mean. */
+async function writeCorpus({ config }: Install, { columns }: Corpus): Promise<void> {
+  const client = new pg.Client({ connectionString: config.source.url });
+  await client.connect();
+  try {
+    await client.query('begin');
+    await client.query(`set local array_nulls = on; set local xmloption = content`);
+    const rows = Math.max(...columns.map(({ values }) => values.length));
+    const names = columns.map((_, place) => `c${place}`).join(', ');
+    const values = (first: number) =>
+      columns.map(({ type }, place) => `$${first + place}::text::${type}`).join(', ');
+    for (let id = 1; id <= rows; id++) {
+      const stated = columns.map((column) => column.values[id - 1] ?? null);
+      await client.query(
+        `insert into corrections.held (id, valid_from, valid_to, ${names}) values ($1, date '2026-01-01', 'infinity', ${values(2)})`,
+        [id, ...stated],
+      );
+      await client.query(`insert into corrections.facts (id, ${names}) values ($1, ${values(2)})`, [
+        id,
+        ...stated,
+      ]);
+    }
+    await client.query('commit');
+  } finally {
+    await client.end();
+  }
+}
