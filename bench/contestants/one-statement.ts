@@ -1,4 +1,5 @@
 import { createPool } from '../../src/db/pool.ts';
+import { mergeSettings } from '../../src/merge/merge.ts';
 import { slices } from '../data/corrections.ts';
 import type { Correction, RowColumns } from '../data/corrections.ts';
 import type { Expected } from '../data/expected.ts';
@@ -25,7 +26,8 @@ export function oneStatement(name: string, work: StatementWork): Contestant<Corr
           await filling.query(statement);
         await filling.end();
       });
-      const pool = createPool({ url, applicationName: 'bench' });
+      // with emend's settings: the planner's own choice reads the whole table for each batch
+      const pool = createPool({ url, applicationName: 'bench', settings: mergeSettings });
       const expected = work.expected();
       return {
         prepare: (corrections) => {

@@ -68,7 +68,54 @@ export async function readTable(client: ClientBase, schema: string, name: string
 
 async function readColumns(client: ClientBase, oid: string): Promise<ColumnInfo[]> {
   const { rows } = await client.query<{ info: string }>(
-    `select jsonb_build_object(
+    `with recursive class (type, by_hash, by_btree) as materialized (
+       select oc.opcintype, bool_or(am.amname = 'hash'), bool_or(am.amname = 'btree')
+       from pg_opclass oc
+       join pg_am am on am.oid = oc.opcmethod
+       where oc.opcdefault
+       group by oc.opcintype
+     ),
+     -- an array, a range or a composite compares only as far as all that it is made of does
+     part (whole, type) as (
+       select a.atttypid, a.atttypid
+       from pg_attribute a
+       where a.attrelid = $1::oid and a.attnum > 0 and not a.attisdropped
+       union
+       select p.whole, inner_type.oid
+       from part p
+       join pg_type t on t.oid = p.type
+       cross join lateral (
+         select t.typbasetype as oid where t.typtype = 'd'
+         union all
+         select t.typelem where t.typcategory = 'A' and t.typelem <> 0
+         union all
+         select r.rngsubtype from pg_range r where t.oid in (r.rngtypid, r.rngmultitypid)
+         union all
+         select a.atttypid
+         from pg_attribute a
+         where t.typtype = 'c' and a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped
+       ) as inner_type
+     ),
+     -- a type without an operator class may have an = all the same, which means something else: of boxes, the same area
+     usable (whole, by_hash, by_btree) as (
+       select p.whole,
+         bool_and((own.by_hash or shared.by_hash) is true),
+         bool_and((own.by_btree or shared.by_btree) is true)
+       from part p
+       join pg_type t on t.oid = p.type and t.typtype <> 'd'
+       left join class own on own.type = t.oid
+       left join class shared on shared.type = case
+         when t.typtype = 'e' then 'anyenum'::regtype
+         when t.typtype = 'r' then 'anyrange'::regtype
+         when t.typtype = 'm' then 'anymultirange'::regtype
+         when t.typtype = 'c' then 'record'::regtype
+         when t.oid = 'varchar'::regtype then 'text'::regtype
+         when t.oid = 'cidr'::regtype then 'inet'::regtype
+         when t.typcategory = 'A' and t.typelem <> 0 then 'anyarray'::regtype
+       end
+       group by p.whole
+     )
+     select jsonb_build_object(
        'name', a.attname,
        'type', format_type(a.atttypid, a.atttypmod),
        'baseType', format_type(base.oid, -1),
@@ -90,7 +137,7 @@ async function readColumns(client: ClientBase, oid: string): Promise<ColumnInfo[
          select bt.oid, case when bt.typtype = 'd' then bt.typbasetype end
          from base join pg_type bt on bt.oid = base.next
        )
-       select bt.oid, bt.typtype, bt.typelem, bt.typcategory from base join pg_type bt on bt.oid = base.oid where base.next is null
+       select base.oid from base where base.next is null
      ) as base
      -- a type of an extension brings its own operator
      left join lateral (
@@ -98,44 +145,7 @@ async function readColumns(client: ClientBase, oid: string): Promise<ColumnInfo[
        from pg_operator o join pg_namespace n on n.oid = o.oprnamespace
        where o.oprname = '=' and o.oprleft = base.oid and o.oprright = base.oid
      ) as equality on true
-     -- a type without an operator class may have an = that means something else (of boxes: the same area), and an array,
-     -- a range or a composite compares only as far as all that it is made of does
-     cross join lateral (
-       with recursive part (oid) as (
-         select base.oid
-         union
-         select inner_type.oid
-         from part
-         join pg_type pt on pt.oid = part.oid
-         cross join lateral (
-           select pt.typbasetype as oid where pt.typtype = 'd'
-           union all
-           select pt.typelem where pt.typcategory = 'A' and pt.typelem <> 0
-           union all
-           select r.rngsubtype from pg_range r where pt.oid in (r.rngtypid, r.rngmultitypid)
-           union all
-           select pa.atttypid from pg_attribute pa
-           where pt.typtype = 'c' and pa.attrelid = pt.typrelid and pa.attnum > 0 and not pa.attisdropped
-         ) as inner_type
-       )
-       select bool_and(classes.by_hash) as by_hash, bool_and(classes.by_btree) as by_btree
-       from part
-       join pg_type pt on pt.oid = part.oid and pt.typtype <> 'd'
-       cross join lateral (
-         select coalesce(bool_or(am.amname = 'hash'), false) as by_hash,
-                coalesce(bool_or(am.amname = 'btree'), false) as by_btree
-         from pg_opclass oc
-         join pg_am am on am.oid = oc.opcmethod and am.amname in ('hash', 'btree')
-         where oc.opcdefault
-           and (oc.opcintype = pt.oid
-                or oc.opcintype = case pt.typtype
-                     when 'e' then 'anyenum'::regtype when 'r' then 'anyrange'::regtype
-                     when 'm' then 'anymultirange'::regtype when 'c' then 'record'::regtype
-                     when 'b' then case when pt.typcategory = 'A' then 'anyarray'::regtype end end
-                or (pt.oid = 'varchar'::regtype and oc.opcintype = 'text'::regtype)
-                or (pt.oid = 'cidr'::regtype and oc.opcintype = 'inet'::regtype))
-       ) as classes
-     ) as usable
+     join usable on usable.whole = a.atttypid
      where a.attrelid = $1::oid and a.attnum > 0 and not a.attisdropped
      order by a.attnum`,
     [oid],

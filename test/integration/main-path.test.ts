@@ -59,7 +59,6 @@ describe.each([
       latencies.push(performance.now() - started);
     }
     latencies.sort((one, other) => one - other);
-    console.log(queue, 'p50', latencies[100]!.toFixed(1), 'p99', latencies[197]!.toFixed(1));
     if (queue === 'redis') expect(latencies[197]).toBeLessThan(50);
   });
 });

@@ -1,12 +1,14 @@
 import pg from 'pg';
 import type { Pool } from 'pg';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { facts, timeline } from '../../src/config/define-config.ts';
+import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
+import { correct } from '../../src/log/append.ts';
 import { migrate } from '../../src/pipeline/migrate.ts';
 import { eventually } from '../support/eventually.ts';
 import { createDatabases } from '../support/databases.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
+import { batchOf, createStore, logRows, noAbort } from '../support/store.ts';
 import { query } from '../support/query.ts';
 import { corpusFor, corpusTypes } from '../support/values-corpus.ts';
 import type { CorpusColumn } from '../support/values-corpus.ts';
@@ -56,6 +58,12 @@ describe.each([
   let corpus: Corpus;
   let texts: string;
   let told: string;
+  const { targets } = defineConfig({
+    targets: {
+      held: timeline('public.held', { key: ['id'], period: ['valid_from', 'valid_to'] }),
+      facts: facts('public.facts', { key: ['id'] }),
+    },
+  });
   const allRows = () => Math.max(...corpus.columns.map(({ values }) => values.length));
 
   beforeAll(async () => {
@@ -69,10 +77,7 @@ describe.each([
         create table public.facts (id integer not null, ${values})`,
       queue,
       sameDatabase,
-      targets: {
-        held: timeline('public.held', { key: ['id'], period: ['valid_from', 'valid_to'] }),
-        facts: facts('public.facts', { key: ['id'] }),
-      },
+      targets,
     });
     if (odd) {
       await install.source.query(alterDatabase);
@@ -140,6 +145,75 @@ describe.each([
     expect(await asked(`emend.held_periods_as_of('${told}')`)).toEqual(log);
     expect(await asked(`emend.facts_as_of('${told}')`)).toEqual(await logged('facts'));
   });
+
+  it('what Postgres cannot hold is refused where it is written, and the rows beside it arrive', async () => {
+    const column = (type: string) => `c${corpus.columns.findIndex((each) => each.type === type)}`;
+    const [text, jsonb] = [column('text'), column('jsonb')];
+    const half = '\u{1f600}'.slice(0, 1);
+    const writes = [
+      { row: { [text]: 'a\0b' }, code: 'correction_invalid' },
+      { row: { [text]: half }, code: 'correction_invalid' },
+      { row: { [jsonb]: { a: 'a\0b' } }, code: '22P05' },
+      { row: { [jsonb]: { a: half } }, code: '22P02' },
+    ];
+    for (const { row, code } of writes)
+      await expect(correct(install.source, targets.facts, { id: 1000, ...row })).rejects.toMatchObject({
+        code,
+      });
+    await correct(install.source, targets.facts, {
+      id: 1001,
+      [text]: '\u{1f600}',
+      [jsonb]: { a: '\u{1f600}' },
+    });
+    await install.wait();
+    expect(await asked('public.facts', 'id >= 1000')).toEqual({
+      '1001 text': '\u{1f600}',
+      '1001 jsonb': '{"a": "\u{1f600}"}',
+    });
+  });
+});
+
+describe('touching pieces', () => {
+  /** Values that are not the same, though for boxes and circles (their area) and paths (their points) `=` says so. */
+  const apart = [
+    ['box', '(2,1),(0,0)', '(1,2),(0,0)'],
+    ['circle', '<(0,0),1>', '<(5,5),1>'],
+    ['path', '[(0,0),(1,1)]', '[(0,0),(2,2)]'],
+    ['box[]', '{(2,1),(0,0)}', '{(1,2),(0,0)}'],
+    ['json', '{"a":1}', '{"a": 1}'],
+    ['json[]', '{1}', '{2}'],
+    ['xid8', '1', '2'],
+  ] as const;
+  const joined = [
+    ['numeric', '1.0', '1.00'],
+    ['box', '(2,1),(0,0)', '(2,1),(0,0)'],
+    ['json[]', '{1,NULL}', '{1,NULL}'],
+    ['interval', '1 day', '24:00:00'],
+    ['timestamptz', '2026-01-01 00:00:00+00', '2026-01-01 01:00:00+01'],
+  ] as const;
+
+  it.each([...apart.map((each) => [...each, 2] as const), ...joined.map((each) => [...each, 1] as const)])(
+    'of %s, %s and %s, are drawn as so many periods: %i',
+    async (type, before, after, count) => {
+      const store = await createStore(
+        (await createDatabases('touching')).storeUrl,
+        `create table public.x (k integer not null, f integer not null, t integer not null, v ${type})`,
+        [{ name: 'x', kind: 'timeline', key: ['k'], period: { from: 'f', to: 't', mode: 'override' } }],
+      );
+      try {
+        const rows = [
+          { _id: 1, k: 1, f: 1, t: 2, v: before },
+          { _id: 2, k: 1, f: 2, t: 3, v: after },
+        ];
+        await store.handle(batchOf(logRows(store.targets[0]!, rows)), noAbort);
+        const periods = await store.pool.query(`select f, t, v::text as v from emend.x_periods order by f`);
+        expect(periods.rows).toHaveLength(count);
+        expect(periods.rows[0]).toMatchObject({ f: '1', t: count === 1 ? '3' : '2' });
+      } finally {
+        await store.pool.end();
+      }
+    },
+  );
 });
 
 /** As an application writes: in a session of its own, with whatever its database has set but for what the texts here mean. */
