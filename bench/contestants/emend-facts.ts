@@ -13,8 +13,8 @@ export function emendFacts(
   return emendMerge(name, {
     ...batches,
     layout: factsLayout(shape),
-    keys: shape.keys,
-    columns: factsColumns,
-    expected: () => expectFacts(shape.keys),
+    firstRows: shape.rows,
+    columns: factsColumns(shape.rows),
+    expected: () => expectFacts(shape.rows),
   });
 }

@@ -1,5 +1,5 @@
 import { noAbort } from '../../test/support/store.ts';
-import { batchOf, piecesPerKey, slices } from '../data/corrections.ts';
+import { batchOf, slices } from '../data/corrections.ts';
 import type { Correction, RowColumns } from '../data/corrections.ts';
 import { expectLedger, openEmendStore } from '../data/emend-store.ts';
 import type { Layout } from '../data/emend-store.ts';
@@ -8,7 +8,8 @@ import type { Contestant } from '../harness/contestant.ts';
 
 export interface EmendWork {
   readonly layout: Layout;
-  readonly keys: number;
+  /** Rows of the beginning: their ids are the first ones. */
+  readonly firstRows: number;
   readonly columns: RowColumns;
   readonly batchRows: number;
   /** Left out: all of the work. Small batches take long, and the figures are per row. */
@@ -23,7 +24,7 @@ export function emendMerge(name: string, work: EmendWork): Contestant<Correction
     open: async (server) => {
       const store = await openEmendStore(server, work.layout);
       const expected = work.expected();
-      let merged = work.keys * piecesPerKey;
+      const ledger = { rows: work.firstRows, lastId: work.firstRows };
       return {
         prepare: (all) => {
           const corrections = all.slice(0, work.atMostRows);
@@ -31,7 +32,8 @@ export function emendMerge(name: string, work: EmendWork): Contestant<Correction
             batchOf(work.layout.declaration.name, work.columns, slice),
           );
           expected.add(corrections);
-          merged += corrections.length;
+          ledger.rows += corrections.length;
+          ledger.lastId = corrections.at(-1)!.id;
           return {
             rows: corrections.length,
             run: async () => {
@@ -41,7 +43,7 @@ export function emendMerge(name: string, work: EmendWork): Contestant<Correction
         },
         verify: async () => {
           await expected.check(store.pool);
-          await expectLedger(store.pool, merged);
+          await expectLedger(store.pool, ledger);
         },
         close: () => store.close(),
       };

@@ -2,6 +2,7 @@ import { paintTimeline } from '../data/painted-timeline.ts';
 import { timelineColumns, timelineLayout } from '../data/price-timeline.ts';
 import type { TimelineShape } from '../data/price-timeline.ts';
 import type { Contestant } from '../harness/contestant.ts';
+import { piecesPerKey } from '../data/corrections.ts';
 import type { Correction } from '../data/corrections.ts';
 import { emendMerge } from './emend-merge.ts';
 
@@ -14,7 +15,7 @@ export function emendTimeline(
   return emendMerge(name, {
     ...batches,
     layout: timelineLayout(shape),
-    keys: shape.keys,
+    firstRows: shape.keys * piecesPerKey,
     columns: timelineColumns(shape.form),
     expected: () => paintTimeline(shape.keys, shape.form),
   });

@@ -6,21 +6,21 @@ import { oneStatement } from './one-statement.ts';
 /** A plain `insert … on conflict`, as one would write it for facts alone. */
 export function statementFacts(
   name: string,
-  { keys, batchRows }: { keys: number; batchRows: number },
+  { rows, batchRows }: { rows: number; batchRows: number },
 ): Contestant<Correction[]> {
   return oneStatement(name, {
     tables: {
-      name: `plain facts of ${keys} keys`,
+      name: `${rows} plain facts`,
       statements: [
         factsDdl,
         'alter table public.payments add column _version bigint not null',
-        `insert into public.payments ${firstPayments(keys)}`,
+        `insert into public.payments ${firstPayments(rows)}`,
       ],
     },
     sql: upsertSql,
-    columns: { ...factsColumns, _version: ({ id }) => String(id) },
+    columns: { ...factsColumns(rows), _version: ({ id }) => String(id) },
     batchRows,
-    expected: () => expectFacts(keys),
+    expected: () => expectFacts(rows),
   });
 }
 

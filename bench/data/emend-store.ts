@@ -72,11 +72,16 @@ export function ledgerOf(target: string, rows: number): string {
     from generate_series(1, ${rows}) id`;
 }
 
-/** @throws unless the ledger has exactly the rows with ids up to `lastId` */
-export async function expectLedger(pool: Pool, lastId: number): Promise<void> {
+/** @throws unless the ledger has so many rows, up to the last */
+export async function expectLedger(
+  pool: Pool,
+  expected: { readonly rows: number; readonly lastId: number },
+): Promise<void> {
   const { rows } = await pool.query<{ count: string; last: string }>(
     `select count(*) as count, max(_id) as last from emend.ledger`,
   );
-  if (rows[0]?.count === String(lastId) && rows[0].last === String(lastId)) return;
-  throw new Error(`the ledger has ${rows[0]?.count} rows up to ${rows[0]?.last}, and not ${lastId}`);
+  if (rows[0]?.count === String(expected.rows) && rows[0].last === String(expected.lastId)) return;
+  throw new Error(
+    `the ledger has ${rows[0]?.count} rows up to ${rows[0]?.last}, and not ${expected.rows} up to ${expected.lastId}`,
+  );
 }

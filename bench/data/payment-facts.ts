@@ -5,9 +5,9 @@ import type { Layout } from './emend-store.ts';
 import type { Expected } from './expected.ts';
 
 export interface FactsShape {
-  /** As many rows as a timeline of so many keys has. */
-  readonly keys: number;
-  readonly historyPerKey: number;
+  readonly rows: number;
+  /** Superseded rows that each has at the beginning. */
+  readonly historyPerRow: number;
 }
 
 export const factsDdl = `
@@ -17,10 +17,9 @@ export const factsDdl = `
     amount numeric(10, 2) not null
   )`;
 
-export function factsLayout({ keys, historyPerKey }: FactsShape): Layout {
-  const rows = keys * piecesPerKey;
+export function factsLayout({ rows, historyPerRow }: FactsShape): Layout {
   return {
-    name: `facts of ${keys} keys, history ${historyPerKey}`,
+    name: `${rows} facts, history ${historyPerRow}`,
     ddl: factsDdl,
     declaration: {
       name: 'payments',
@@ -37,40 +36,43 @@ export function factsLayout({ keys, historyPerKey }: FactsShape): Layout {
     load: [
       `insert into public.payments (payment_id, paid_on, amount, _version, _known_from)
        select p.*, timestamptz '2026-01-01' + p.version * interval '1 microsecond'
-       from (${firstPayments(keys)}) as p (payment_id, paid_on, amount, version)`,
+       from (${firstPayments(rows)}) as p (payment_id, paid_on, amount, version)`,
       ledgerOf('payments', rows),
       `insert into emend.payments_history (payment_id, paid_on, amount, _version, _known_from, _known_to)
        select ${keySql('text', 'r')}, '2026-01-01', 1, -1,
          timestamptz '2025-01-01' + h * interval '1 minute', timestamptz '2025-01-01' + (h + 1) * interval '1 minute'
-       from generate_series(0, ${historyPerKey} - 1) h cross join generate_series(0, ${rows} - 1) r`,
+       from generate_series(0, ${historyPerRow} - 1) h cross join generate_series(0, ${rows} - 1) r`,
     ],
   };
 }
 
 /** A select of the rows of the beginning: key, date, amount, version. */
-export function firstPayments(keys: number): string {
+export function firstPayments(rows: number): string {
   return `
     select ${keySql('text', 'r')}, date '2026-01-01', ${priceSql('(r + 1)')}, r + 1
-    from generate_series(0, ${keys * piecesPerKey} - 1) r`;
+    from generate_series(0, ${rows} - 1) r`;
 }
 
-export const factsColumns: RowColumns = {
-  payment_id: paymentId,
-  paid_on: ({ from }) => dayText(from),
-  amount: ({ id }) => priceText(id),
-};
+export function factsColumns(rows: number): RowColumns {
+  return {
+    payment_id: (correction) => paymentId(rows, correction),
+    paid_on: ({ from }) => dayText(from),
+    amount: ({ id }) => priceText(id),
+  };
+}
 
-function paymentId({ key, row }: Correction): string {
-  return keyText('text', key * piecesPerKey + row);
+/** The same correction, taken as one of a fact. */
+function paymentId(rows: number, { key, row }: Correction): string {
+  return keyText('text', (key * piecesPerKey + row) % rows);
 }
 
 /** The last correction of each row. */
-export function expectFacts(keys: number): Expected {
+export function expectFacts(count: number): Expected {
   const versions = new Map<string, number>();
-  for (let row = 0; row < keys * piecesPerKey; row += 1) versions.set(keyText('text', row), row + 1);
+  for (let row = 0; row < count; row += 1) versions.set(keyText('text', row), row + 1);
   return {
     add: (corrections) => {
-      for (const correction of corrections) versions.set(paymentId(correction), correction.id);
+      for (const correction of corrections) versions.set(paymentId(count, correction), correction.id);
     },
     check: async (pool) => {
       const { rows } = await pool.query<{ id: string; version: string; right: string }>(

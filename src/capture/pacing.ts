@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
  * Decides when the socket is read.
  *
  * A walsender flushes once a row. A reader that wakes up for every flush costs itself and the server about twice the
- * processor time, so while data streams fast each read is followed by a short rest, in which more gathers. A reader
+ * processor time, so while data streams fast each turn is followed by a short rest, in which more gathers. A reader
  * that had to wait for its data does not rest: then latency counts.
  */
 interface Pacing {
@@ -14,19 +14,25 @@ interface Pacing {
   stop(): void;
 }
 
-/** Reads that found their data waiting, one after the other, before the stream counts as fast. */
-const fastAfterReads = 8;
+/** Turns of the event loop that found their data waiting, one after the other, before the stream counts as fast. */
+const fastAfterTurns = 8;
 const waitedMs = 0.5;
 const restMs = 1;
-/** What one read takes at most (a constant of libuv): after a full one there is more to take at once. */
-const fullRead = 65_536;
+/** A turn that brought so much shows that the reader is the slower side: what it would wait for is there already. */
+const fullTurnBytes = 32_768;
 
-/** @param onReadEnd called after the messages of one read have been handled; `fast`: more is on its way. */
-export function createPacing(socket: Socket, onReadEnd: (fast: boolean) => void): Pacing {
+/**
+ * Works by turns of the event loop, not by chunks: over TLS every row is a chunk of its own.
+ *
+ * @param onTurnEnd called after all messages of a turn have been handled; `fast`: more is on its way.
+ */
+export function createPacing(socket: Socket, onTurnEnd: (fast: boolean) => void): Pacing {
   let held = false;
   let resting: NodeJS.Timeout | undefined;
+  let ending: NodeJS.Immediate | undefined;
   let readableSince = performance.now();
   let streak = 0;
+  let turnBytes = 0;
 
   function apply(): void {
     const stopped = held || resting !== undefined;
@@ -38,6 +44,23 @@ export function createPacing(socket: Socket, onReadEnd: (fast: boolean) => void)
     }
   }
 
+  function onData(chunk: Buffer): void {
+    turnBytes += chunk.length;
+    if (ending) return;
+    streak = performance.now() - readableSince < waitedMs ? streak + 1 : 0;
+    ending = setImmediate(endTurn);
+  }
+
+  function endTurn(): void {
+    ending = undefined;
+    const fast = streak >= fastAfterTurns;
+    const isFull = turnBytes >= fullTurnBytes;
+    turnBytes = 0;
+    onTurnEnd(fast);
+    readableSince = performance.now();
+    if (fast && !isFull && !resting) rest();
+  }
+
   function rest(): void {
     resting = setTimeout(() => {
       resting = undefined;
@@ -46,20 +69,7 @@ export function createPacing(socket: Socket, onReadEnd: (fast: boolean) => void)
     apply();
   }
 
-  /** Before the messages of the read are handled. */
-  function beforeRead(): void {
-    streak = performance.now() - readableSince < waitedMs ? streak + 1 : 0;
-  }
-
-  function afterRead(chunk: Buffer): void {
-    const fast = streak >= fastAfterReads;
-    onReadEnd(fast);
-    readableSince = performance.now();
-    if (fast && chunk.length < fullRead && resting === undefined) rest();
-  }
-
-  socket.prependListener('data', beforeRead);
-  socket.on('data', afterRead);
+  socket.prependListener('data', onData); // before the messages are handled: their time is not waiting
   return {
     get isHeld() {
       return held;
@@ -70,8 +80,8 @@ export function createPacing(socket: Socket, onReadEnd: (fast: boolean) => void)
       apply();
     },
     stop() {
-      socket.off('data', beforeRead);
-      socket.off('data', afterRead);
+      socket.off('data', onData);
+      clearImmediate(ending);
       clearTimeout(resting);
       resting = undefined;
       held = false;

@@ -101,7 +101,7 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
     senderTimeoutMs: await senderTimeoutMs(client),
     liveness: options.liveness,
     onPayload: take,
-    onReadEnd(fast) {
+    onTurnEnd(fast) {
       streamsFast = fast;
       sendOrWait();
     },

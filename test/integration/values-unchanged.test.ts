@@ -97,10 +97,14 @@ describe.each([
     const { rows } = await db.query<Record<string, string | null>>(
       `select id, ${texts} from ${relation} where ${where}`,
     );
-    const cells = rows.flatMap((row) =>
-      corpus.columns.map(({ type }, place) => [`${row.id} ${type}`, row[`c${place}`]] as const),
-    );
-    return Object.fromEntries(cells.filter((cell): cell is [string, string] => cell[1] !== null));
+    const there: Record<string, string> = {};
+    for (const row of rows) {
+      corpus.columns.forEach(({ type }, place) => {
+        const text = row[`c${place}`];
+        if (typeof text === 'string') there[`${row.id} ${type}`] = text;
+      });
+    }
+    return there;
   }
   const logged = (log: 'held' | 'facts') =>
     read(install.source, `corrections.${log}`, `_reason is distinct from 'nothing of it'`);

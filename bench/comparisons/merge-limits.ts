@@ -1,0 +1,40 @@
+import { emendFacts } from '../contestants/emend-facts.ts';
+import { emendTimeline } from '../contestants/emend-timeline.ts';
+import { statementFacts } from '../contestants/statement-facts.ts';
+import { statementTimeline } from '../contestants/statement-timeline.ts';
+import { correctionsOf } from '../data/corrections.ts';
+import type { Comparison } from '../harness/comparison.ts';
+import { measure } from '../harness/measure.ts';
+import { createRandom } from '../harness/random.ts';
+
+const timeline = 'timeline';
+const facts = 'facts';
+const anyOrder = 'one statement, timeline, any order';
+const inOrder = 'one statement, timeline, trusts the order';
+const upsert = 'one statement, facts (insert … on conflict)';
+
+export const mergeLimits: Comparison = {
+  name: 'limits',
+  title: 'Merging batches: timelines against facts, and both against one hand-written statement',
+  measure: (server, { keys, batchRows, rowsPerRound, ...rounds }) => {
+    const corrections = correctionsOf(keys, createRandom(1));
+    return measure(server, {
+      ...rounds,
+      contestants: [
+        emendTimeline(timeline, { keys, form: 'text', exclusion: false, historyPerKey: 0 }, { batchRows }),
+        emendFacts(facts, { rows: keys * 10, historyPerRow: 0 }, { batchRows }),
+        statementTimeline(anyOrder, { keys, batchRows, anyOrder: true }),
+        statementTimeline(inOrder, { keys, batchRows, anyOrder: false }),
+        statementFacts(upsert, { rows: keys * 10, batchRows }),
+      ],
+      work: () => corrections.take(rowsPerRound),
+    });
+  },
+  ratios: [
+    { of: timeline, to: facts, atMost: 6 },
+    { of: timeline, to: upsert },
+    { of: timeline, to: anyOrder },
+    { of: timeline, to: inOrder },
+    { of: facts, to: upsert },
+  ],
+};

@@ -1,0 +1,73 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { connect, createServer, type TLSSocket } from 'node:tls';
+import { expect, onTestFinished, test } from 'vitest';
+import { createPacing } from '../../src/capture/pacing.ts';
+
+/** A real TLS connection: each write of the server arrives as a chunk of its own. */
+async function tlsPair(): Promise<{ server: TLSSocket; client: TLSSocket }> {
+  const psk = Buffer.alloc(16, 1);
+  const ciphers = 'PSK-AES128-GCM-SHA256';
+  const versions = { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' } as const;
+  const listener = createServer({ ciphers, ...versions, pskCallback: () => psk }).listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const { port } = listener.address() as AddressInfo;
+  const accepted = once(listener, 'secureConnection') as Promise<[TLSSocket]>;
+  const client = connect({
+    host: '127.0.0.1',
+    port,
+    ciphers,
+    ...versions,
+    pskCallback: () => ({ psk, identity: 'test' }),
+    checkServerIdentity: () => undefined,
+  });
+  await once(client, 'secureConnect');
+  const [server] = await accepted;
+  for (const socket of [server, client]) socket.on('error', () => undefined);
+  onTestFinished(() => {
+    client.destroy();
+    server.destroy();
+    listener.close();
+  });
+  return { server, client };
+}
+
+test('many small chunks do not cost a rest each', async () => {
+  const { server, client } = await tlsPair();
+  const count = 20_000;
+  let got = 0;
+  let turns = 0;
+  const pacing = createPacing(client, () => (turns += 1));
+  const all = new Promise<void>((resolve) => {
+    client.on('data', (chunk: Buffer) => {
+      got += chunk.length;
+      if (got === count * 100) resolve();
+    });
+  });
+  const start = performance.now();
+  for (let i = 0; i < count; i += 1) server.write(Buffer.alloc(100));
+  await all;
+  pacing.stop();
+  expect(performance.now() - start).toBeLessThan(5_000); // a rest each: more than 20 s
+  expect(turns).toBeLessThan(count / 10);
+});
+
+test('nothing is read while it is held, also when a rest ends, and everything comes afterwards', async () => {
+  const { server, client } = await tlsPair();
+  let got = 0;
+  const pacing = createPacing(client, () => undefined);
+  client.on('data', (chunk: Buffer) => {
+    got += chunk.length;
+    if (got === 100) pacing.hold(true);
+  });
+  server.write(Buffer.alloc(100));
+  while (!pacing.isHeld) await new Promise((resolve) => setImmediate(resolve));
+  for (let i = 0; i < 50; i += 1) {
+    server.write(Buffer.alloc(100));
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  expect(got).toBe(100);
+  const rest = new Promise<void>((resolve) => client.on('data', () => got === 5_100 && resolve()));
+  pacing.hold(false);
+  await rest;
+});
