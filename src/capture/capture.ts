@@ -1,13 +1,14 @@
 import { formatLsn } from '../change/lsn.ts';
 import type { Durable, Log, Publish } from '../change/ports.ts';
-import { sqlState } from '../db/sqlstate.ts';
-import { EmendError, isEmendError } from '../errors.ts';
+import { isEmendError } from '../errors.ts';
+import type { EmendError } from '../errors.ts';
 import { createBackoff } from './backoff.ts';
 import { replicationName } from './names.ts';
 import { requirePublication } from './publication.ts';
 import { startSession } from './session.ts';
 import type { Session } from './session.ts';
 import { ensureSlot, slotState } from './slot.ts';
+import { slotInUse, slotLost, slotMissing, toSourceError } from './source-errors.ts';
 import type { Liveness } from './stream.ts';
 import { closeWalsender, connectWalsender, createWalsender } from './walsender.ts';
 import type { Walsender } from './walsender.ts';
@@ -73,8 +74,8 @@ export interface CaptureStatus {
 
 const defaultLiveness: Liveness = { pingAfterMs: 10_000, deadAfterMs: 40_000 };
 const reconnectPauses = { minMs: 100, maxMs: 5_000 };
-/** Steady, so that the slot is taken over soon after it is free. */
-const slotPauses = { minMs: 1_000, maxMs: 1_000 };
+/** Short, so that the slot is taken over soon after it is free. */
+const slotPauses = { minMs: 100, maxMs: 1_000 };
 const closeTimeoutMs = 5_000;
 
 export function createCapture(options: CaptureOptions): Capture {
@@ -82,6 +83,8 @@ export function createCapture(options: CaptureOptions): Capture {
   const slot = replicationName(options.slot);
   const publication = replicationName(options.publication);
   const stopping = new AbortController();
+  const reconnects = createBackoff(reconnectPauses);
+  const turns = createBackoff(slotPauses);
   let state: CaptureState = 'not_started';
   let session: Session | undefined;
   let running: Promise<void> | undefined;
@@ -90,6 +93,9 @@ export function createCapture(options: CaptureOptions): Capture {
   let cutBefore = 0;
   let lastError: CaptureStatus['lastError'];
   let sawSlot = false;
+  let everStreamed = false;
+  /** The last connection confirmed something: whatever ended it, it was worth having. */
+  let madeProgress = false;
 
   /** Publication, then slot, then stream, all on the connection that streams. */
   async function openSession(client: Walsender): Promise<Session> {
@@ -108,7 +114,7 @@ export function createCapture(options: CaptureOptions): Capture {
     });
   }
 
-  async function streamOnce(onStreaming: () => void): Promise<void> {
+  async function streamOnce(): Promise<void> {
     const client = createWalsender(url);
     const abandon = (): void => void client.connection.stream.destroy();
     stopping.signal.addEventListener('abort', abandon, { once: true });
@@ -117,7 +123,7 @@ export function createCapture(options: CaptureOptions): Capture {
       session = await openSession(client);
       stopping.signal.removeEventListener('abort', abandon); // from here on there is a farewell: `session.close`
       state = 'streaming';
-      onStreaming();
+      everStreamed = true;
       log.info({ slot, confirmed: formatLsn(session.confirmed) }, 'reading the source');
       await session.ended;
     } finally {
@@ -129,38 +135,41 @@ export function createCapture(options: CaptureOptions): Capture {
   }
 
   function rememberFigures(ended: Session): void {
+    madeProgress = ended.confirmed > positions.confirmed;
     positions = { received: ended.received, enqueued: ended.enqueued, confirmed: ended.confirmed };
     lastMessageAt = ended.lastMessageAt;
     cutBefore += ended.transactionsCut;
   }
 
   async function supervise(): Promise<void> {
-    const reconnects = createBackoff(reconnectPauses);
-    const turns = createBackoff(slotPauses);
-    let everStreamed = false;
     while (!stopping.signal.aborted) {
       if (state === 'not_started') state = 'connecting';
       try {
-        await streamOnce(() => {
-          everStreamed = true;
-          reconnects.reset();
-        });
+        await streamOnce();
       } catch (error) {
-        const met = toEmendError(error, slot);
+        const met = toSourceError(error, slot);
         if (stopping.signal.aborted) break;
         note(met);
         // What is refused at first is a wrong setting; later it is a change that somebody may take back.
         if (met.disposition === 'manual' || (met.disposition === 'refuse' && !everStreamed)) throw met;
-        await (met.code === 'slot_in_use' ? turns : reconnects).wait(stopping.signal);
+        await nextTry(met);
       }
     }
+  }
+
+  async function nextTry(met: EmendError): Promise<void> {
+    const waits = met.code === 'slot_in_use';
+    if (!waits) turns.reset();
+    if (madeProgress) reconnects.reset();
+    madeProgress = false;
+    await (waits ? turns : reconnects).wait(stopping.signal);
   }
 
   function note(error: EmendError): void {
     const waits = error.code === 'slot_in_use';
     const isNews = !waits || state !== 'waiting_for_slot';
     state = waits ? 'waiting_for_slot' : 'reconnecting';
-    lastError = { code: error.code, message: error.message, at: Date.now() };
+    lastError = errorNow(error);
     if (isNews) log.warn({ code: error.code, slot }, error.message);
   }
 
@@ -181,6 +190,7 @@ export function createCapture(options: CaptureOptions): Capture {
     await running?.catch(() => undefined);
   }
 
+  if (options.signal?.aborted === true) stopping.abort();
   options.signal?.addEventListener('abort', () => void stop(), { once: true });
 
   return {
@@ -188,74 +198,20 @@ export function createCapture(options: CaptureOptions): Capture {
     stop,
     status() {
       const { received, enqueued, confirmed } = session ?? positions;
+      const queueError = session?.queueError;
       return {
-        state: state === 'streaming' && session?.queueError ? 'queue_unavailable' : state,
+        state: state === 'streaming' && queueError ? 'queue_unavailable' : state,
         received: formatLsn(received),
         enqueued: formatLsn(enqueued),
         confirmed: formatLsn(confirmed),
         lastMessageAt: session?.lastMessageAt ?? lastMessageAt,
         transactionsCut: cutBefore + (session?.transactionsCut ?? 0),
-        lastError,
+        lastError: queueError ? errorNow(queueError) : lastError,
       };
     },
   };
 }
 
-function toEmendError(error: unknown, slot: string): EmendError {
-  if (isEmendError(error)) return error;
-  const code = sqlState(error);
-  const said = error instanceof Error && error.message !== '' ? error.message : (code ?? 'no reason given');
-  if (code === '55006') return slotInUse(slot);
-  if (code === '42704') return decodedWithoutPublication(slot, error);
-  if (code === '42501' || code?.startsWith('28') === true) {
-    return new EmendError('permission_missing', `the source refuses the reader: ${said}`, {
-      remedy:
-        'Check user and password of the replication URL; its role needs REPLICATION and a line in pg_hba.conf.',
-      cause: error,
-    });
-  }
-  return new EmendError(
-    'source_unavailable',
-    `the replication connection ended or could not start: ${said}`,
-    {
-      remedy: 'Check that the source runs and is reachable; the reader tries again by itself.',
-      cause: error,
-    },
-  );
-}
-
-function slotInUse(slot: string, pid?: number): EmendError {
-  const holder = pid === undefined ? '' : ` (process ${pid} of the source)`;
-  return new EmendError('slot_in_use', `another reader has slot ${slot}${holder}`, {
-    remedy: 'Nothing has to be done: this reader takes over when the other one ends.',
-  });
-}
-
-function slotMissing(slot: string): EmendError {
-  return new EmendError(
-    'slot_missing',
-    `slot ${slot} was there and is gone: somebody dropped it, or the source was replaced`,
-    {
-      remedy:
-        'Start the reader again: it creates the slot. Rows that were committed in between are in the log; `emend sweep` brings them.',
-    },
-  );
-}
-
-/** PostgreSQL 15 to 17 look for the publication as it was at the position that they decode, so it never comes back there. */
-function decodedWithoutPublication(slot: string, cause: unknown): EmendError {
-  return new EmendError('publication_missing', `slot ${slot} stands where the publication did not exist`, {
-    remedy:
-      `Run \`emend migrate\`, drop the slot (select pg_drop_replication_slot('${slot}')) and start the reader again: it creates the slot. ` +
-      'Rows that were committed in between are in the log; `emend sweep` brings them.',
-    cause,
-  });
-}
-
-function slotLost(slot: string, reason: string): EmendError {
-  return new EmendError('slot_lost', `the source has given slot ${slot} up (${reason})`, {
-    remedy:
-      `Drop it (select pg_drop_replication_slot('${slot}')), look at max_slot_wal_keep_size, and start the reader again: it creates the slot. ` +
-      'Rows that were committed in between are in the log; `emend sweep` brings them.',
-  });
+function errorNow({ code, message }: EmendError): CaptureStatus['lastError'] {
+  return { code, message, at: Date.now() };
 }
