@@ -30,7 +30,10 @@ create table emend.ledger (
   _backfill text,
   _actor text,
   _reason text,
-  dismissed text
+  -- Null: merged. Otherwise what became of it instead (discarded), by whom, and why.
+  dismissed text,
+  dismissed_by text,
+  dismissed_reason text
 );
 --> statement-breakpoint
 comment on table emend.ledger is 'The log rows that are merged or dismissed: a row in it has had its effect, once (law 6).';
@@ -44,7 +47,8 @@ create table emend.merge (
 --> statement-breakpoint
 create index merge_told_at on emend.merge (told_at);
 --> statement-breakpoint
--- Law 8: rows that could not be merged, each alone, with its reason.
+-- Law 8: rows that could not be merged, each alone, with its reason. A record of it is kept for ever: the ledger says what
+-- became of it, so that no state is written twice.
 create table emend.dead_letter (
   _id bigint primary key,
   target text not null,
@@ -53,10 +57,19 @@ create table emend.dead_letter (
   sqlstate text not null,
   reason text not null,
   attempts integer not null default 1,
-  set_aside_at timestamptz not null default clock_timestamp()
+  set_aside_at timestamptz not null default clock_timestamp(),
+  -- The last attempt; sqlstate and reason are of this one.
+  tried_at timestamptz not null default clock_timestamp()
 );
 --> statement-breakpoint
 comment on table emend.dead_letter is 'Log rows that were set aside, each with its reason; nothing is dropped in silence (law 8).';
+--> statement-breakpoint
+create view emend.dead_letter_open as
+select d.*
+from emend.dead_letter d
+where not exists (select from emend.ledger l where l._id = d._id);
+--> statement-breakpoint
+comment on view emend.dead_letter_open is 'Log rows that are set aside now: neither merged since nor discarded.';
 --> statement-breakpoint
 -- The store's clock. Only the ticker writes it; a row no merge ever locks. See src/store/clock.ts.
 create table emend.clock (
@@ -71,7 +84,7 @@ insert into emend.clock (horizon, settled) values (clock_timestamp(), clock_time
 --> statement-breakpoint
 create function emend.settled() returns timestamptz
 language sql stable
-return (select c.settled from emend.clock c);
+return (select c.settled from emend.clock c where c.only_one);
 --> statement-breakpoint
 comment on function emend.settled() is 'The time up to which answers about what was believed are final; pass it as known_at to ask about the settled present.';
 --> statement-breakpoint
@@ -110,3 +123,44 @@ create table emend.undone (
   actor text not null,
   reason text not null
 );
+--> statement-breakpoint
+-- Law 5: how far each log is known to be in the ledger. Only the leading sweep writes here. It lives beside the ledger, so a
+-- restored store has the mark that belongs to its ledger. See src/sweep/sweep.ts.
+create table emend.sweep (
+  target text primary key,
+  -- The source's system identifier and timeline. On another one transaction ids mean nothing: all is compared anew.
+  source text not null,
+  -- Every committed row of the log with a lower _xid has had its effect.
+  below_xid xid8 not null,
+  -- Rows up to this _id are compared whatever their _xid says: they were there before `source` was first seen. Null: they have been.
+  ids_up_to bigint
+);
+--> statement-breakpoint
+comment on table emend.sweep is 'Up to where log and ledger have been compared: everything below had its effect (law 5).';
+--> statement-breakpoint
+-- One row: the sweep's last round, and what it is asked for.
+create table emend.sweep_round (
+  only_one boolean primary key default true check (only_one),
+  -- The queue's epoch under which everything that was missing has been enqueued: another one means that jobs were lost.
+  epoch text,
+  asked_at timestamptz,
+  -- Compare the logs from their beginning.
+  asked_all boolean not null default false,
+  -- The asked_at that the last complete round was for.
+  answered_at timestamptz,
+  ended_at timestamptz,
+  took_ms integer,
+  -- Rows of the last round: compared, missing from the store, put on the queue.
+  compared bigint not null default 0,
+  missing bigint not null default 0,
+  enqueued bigint not null default 0,
+  -- The last round that put rows on the queue.
+  last_enqueued_at timestamptz,
+  last_enqueued bigint not null default 0,
+  -- What was committed before is known to have had its effect.
+  complete_as_of timestamptz
+);
+--> statement-breakpoint
+comment on table emend.sweep_round is 'When the sweep last compared log and ledger, and what it found.';
+--> statement-breakpoint
+insert into emend.sweep_round default values;

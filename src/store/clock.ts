@@ -37,7 +37,7 @@ export async function announceK0(client: ClientBase): Promise<string> {
 export function kExpression(k0: string): string {
   return `greatest(
       ${k0}::timestamptz,
-      (select c.horizon + interval '1 microsecond' from emend.clock c),
+      (select c.horizon + interval '1 microsecond' from emend.clock c where c.only_one),
       (select max(m.told_at) + interval '1 microsecond' from emend.merge m))`;
 }
 
