@@ -1,4 +1,4 @@
-import { execFile } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import {
   chownSync,
@@ -76,7 +76,7 @@ export async function prepareCluster(options: {
 
 function initdbFlags(initdb: string): string[] {
   // Same sort order everywhere: by code point, with Unicode upper and lower case.
-  const locale = isInstalledBefore17(initdb)
+  const locale = isBefore17(initdb)
     ? ['--locale=C.UTF-8']
     : ['--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
   return [
@@ -89,9 +89,10 @@ function initdbFlags(initdb: string): string[] {
   ];
 }
 
-function isInstalledBefore17(initdb: string): boolean {
-  const version = /\/(1[0-6])\/bin\/initdb$/.exec(initdb);
-  return version !== null;
+/** The builtin provider came with 17. */
+function isBefore17(initdb: string): boolean {
+  const version = execFileSync(initdb, ['--version'], { encoding: 'utf8' });
+  return Number(/(\d+)/.exec(version)?.[1]) < 17;
 }
 
 async function runInitdb(command: readonly string[]): Promise<void> {
