@@ -19,5 +19,7 @@ export type { ColumnCorrection } from './pipeline/correct-columns.ts';
 export type { ImportOptions } from './pipeline/import-file.ts';
 export { correct, retract, withdraw } from './log/append.ts';
 export type { AppendOptions } from './log/append.ts';
+export { rekey } from './log/rekey.ts';
+export type { KeyChange } from './log/rekey.ts';
 export type { CorrectionRow, RetractionRow } from './log/correction-row.ts';
 export type { Executor } from './log/executor.ts';

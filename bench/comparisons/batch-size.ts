@@ -18,7 +18,10 @@ export const batchSize: Comparison = {
       ...rounds,
       contestants: sizes.flatMap((batchRows) => {
         // small batches take long, and the figures are per row
-        const batches = { batchRows, atMostRows: Math.max(500, batchRows * 5) };
+        const batches = {
+          batchRows,
+          atMostRows: Math.max(rowsPerRound / 20, Math.min(batchRows * 5, rowsPerRound)),
+        };
         return [
           emendTimeline(
             timeline(batchRows),

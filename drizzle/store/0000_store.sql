@@ -15,6 +15,8 @@ create table emend.target (
   -- json, not jsonb: the order of the fields is kept, so that texts can be compared.
   contract json not null,
   migrated_at timestamptz not null default now(),
+  -- Counts the contracts. A worker that prepared its statements for another one must not merge with them.
+  revision integer not null default 1,
   -- Set for an adopted table, or one whose known history was imported: before it, what was believed is not known.
   known_since timestamptz
 );
@@ -70,6 +72,22 @@ from emend.dead_letter d
 where not exists (select from emend.ledger l where l._id = d._id);
 --> statement-breakpoint
 comment on view emend.dead_letter_open is 'Log rows that are set aside now: neither merged since nor discarded.';
+--> statement-breakpoint
+-- The guard of every merge: its statements list the columns of one contract. Under another one it would leave a column out of
+-- history in silence. EM001 tells the worker to read the targets again.
+create function emend.require_revision(of_target text, expected integer) returns boolean
+language plpgsql stable
+as $$
+declare
+  found_revision integer := (select t.revision from emend.target t where t.name = of_target);
+begin
+  if found_revision is distinct from expected then
+    raise exception 'target % is at revision %, this worker at %', of_target, found_revision, expected
+      using errcode = 'EM001', hint = 'The worker reads the targets again and goes on.';
+  end if;
+  return true;
+end;
+$$;
 --> statement-breakpoint
 -- The store's clock. Only the ticker writes it; a row no merge ever locks. See src/store/clock.ts.
 create table emend.clock (

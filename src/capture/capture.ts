@@ -43,6 +43,8 @@ export interface CaptureOptions {
   readonly lingerMs: number;
   readonly publish: Publish;
   readonly durable: Durable;
+  /** Called when the slot was missing and has been made: what was written before is not in the stream. */
+  readonly slotCreated?: () => Promise<unknown>;
   readonly log: Log;
   /** Aborting it is `stop`. */
   readonly signal?: AbortSignal;
@@ -102,6 +104,7 @@ export function createCapture(options: CaptureOptions): Capture {
     await requirePublication(client, { publication, targets });
     if (!sawSlot && (await ensureSlot(client, { slot })) === 'created') {
       log.info({ slot }, 'created the replication slot');
+      await options.slotCreated?.();
     }
     sawSlot = true;
     const found = await slotState(client, slot);

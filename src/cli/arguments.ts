@@ -28,3 +28,8 @@ export function correctionId(text: string): string {
   if (/^-?\d{1,19}$/.test(text)) return text;
   throw new InvalidArgumentError('It is the _id of a correction, such as 734.');
 }
+
+/** For an argument that is given several times. */
+export function correctionIds(text: string, earlier: readonly string[] = []): string[] {
+  return collect(correctionId(text), earlier);
+}

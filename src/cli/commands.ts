@@ -53,7 +53,29 @@ export async function wait(options: CommonOptions & { timeout?: number; xid?: st
   if (options.json) printJson(waited);
   else {
     const aside = waited.setAside > 0 ? `, ${waited.setAside} of them set aside` : '';
-    print(`${waited.rows} rows are in the store${aside} (${waited.waitedMs} ms)`);
+    const what =
+      waited.rows === 0
+        ? 'everything was in the store already'
+        : `${waited.rows} more rows are in the store${aside}`;
+    print(`${what} (${waited.waitedMs} ms)`);
+  }
+}
+
+export async function sweep(options: CommonOptions & { all?: boolean; timeout?: number }): Promise<void> {
+  const config = await load(options);
+  const { sweepNow } = await import('../pipeline/sweep-now.ts');
+  const swept = await sweepNow({
+    config,
+    all: options.all,
+    timeoutMs: options.timeout === undefined ? undefined : options.timeout * 1000,
+  });
+  if (options.json) printJson(swept);
+  else {
+    const { compared, enqueued, isComplete, tookMs } = swept;
+    const found =
+      enqueued === 0 ? 'nothing was missing' : `${enqueued} rows were missing and are on the queue again`;
+    const rest = isComplete ? '' : '; more are missing, and follow when workers have merged these';
+    print(`${compared} rows compared, ${found}${rest} (${tookMs} ms)`);
   }
 }
 
@@ -127,6 +149,6 @@ export async function importHistory(target: string, file: string, options: Impor
   else print(`${imported.rows} corrections of ${target} are imported, known at ${imported.times} times`);
 }
 
-function load(options: CommonOptions): Promise<ResolvedConfig> {
+export function load(options: CommonOptions): Promise<ResolvedConfig> {
   return readConfig({ file: options.config ?? null, cwd: process.cwd(), env: process.env });
 }

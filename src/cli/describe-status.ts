@@ -1,12 +1,14 @@
 import type { QueueStatus, SlotStatus, Status } from '../pipeline/status-report.ts';
+import type { SweepStatus } from '../pipeline/sweep-status.ts';
 import { formatTable } from './format-table.ts';
 
-export function describeStatus({ install, slot, queue, targets, settled, problems }: Status): string {
+export function describeStatus({ install, slot, queue, targets, settled, sweep, problems }: Status): string {
   return [
     `install  ${install}`,
     `slot     ${describeSlot(slot)}`,
     `queue    ${describeQueue(queue)}`,
     `settled  ${settled.at} (${settled.lagMs} ms ago)`,
+    `sweep    ${describeSweep(sweep)}`,
     '',
     formatTable(
       ['target', 'kind', 'table', 'merged', 'set aside'],
@@ -34,6 +36,13 @@ function describeSlot(slot: SlotStatus | null): string {
 function describeQueue(queue: QueueStatus): string {
   if ('reachable' in queue) return `${queue.kind}, does not answer`;
   return `${queue.kind}, ${queue.waiting} waiting, ${queue.active} at work, ${queue.delayed} to be tried again`;
+}
+
+function describeSweep({ roundAgoMs, missing, lastEnqueuedAt, lastEnqueued, behindMs }: SweepStatus): string {
+  if (roundAgoMs === null) return 'has not run yet';
+  const upTo = behindMs === null ? 'nothing is known yet' : `complete up to ${behindMs} ms ago`;
+  const last = lastEnqueuedAt === null ? '' : `, last found ${lastEnqueued} lost rows at ${lastEnqueuedAt}`;
+  return `${upTo}, last round ${roundAgoMs} ms ago, ${missing} rows missing${last}`;
 }
 
 function formatBytes(bytes: number): string {

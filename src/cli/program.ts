@@ -1,16 +1,26 @@
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { EmendError } from '../errors.ts';
-import { collect, correctionId, positiveInteger, seconds, transactionId } from './arguments.ts';
+import {
+  collect,
+  correctionId,
+  correctionIds,
+  positiveInteger,
+  seconds,
+  transactionId,
+} from './arguments.ts';
 import * as commands from './commands.ts';
+import * as dead from './dead-commands.ts';
 import { reportError } from './report-error.ts';
+import { verify } from './verify-command.ts';
 
 /** Runs one command line and returns its exit code. */
 export async function runProgram(argv: readonly string[]): Promise<number> {
   const asJson = argv.includes('--json');
   try {
     await createProgram().parseAsync(argv);
-    return 0;
+    // a command that ran to its end may still have found that not all is well
+    return Number(process.exitCode ?? 0);
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return 0;
     return reportError(error instanceof CommanderError ? badArguments(error) : error, asJson);
@@ -47,6 +57,10 @@ function createProgram(): Command {
       transactionId,
     )
     .action(commands.wait);
+  common(program.command('sweep'), 'compare log and store now, and put on the queue again what is missing')
+    .option('--all', 'from the beginning of the logs, also what is known to be in the store')
+    .option('--timeout <seconds>', 'give up after this time, with exit code 1', seconds)
+    .action(commands.sweep);
   common(program.command('at'), 'what is believed of a target at an instant')
     .argument('<target>', 'its name in the configuration')
     .option(
@@ -81,7 +95,31 @@ function createProgram(): Command {
     .option('--open-start', 'a start that is null is open, instead of refused')
     .option('--name <name>', 'the name of the import; default: from the target and the file')
     .action(commands.importHistory);
+  common(program.command('verify'), 'compare targets and their history with the fold of their logs')
+    .argument('[target]', 'its name in the configuration; all of them if left out')
+    .option('--key <column=value>', 'one key only: once a key column', collect)
+    .option('--repair', 'make what differs what the log says, with the times of belief that it had')
+    .option('--limit <rows>', 'differences to list at most', positiveInteger, 100)
+    .action(verify);
+  deadCommands(program.command('dead').description('log rows that were set aside, each with its reason'));
   return program;
+}
+
+function deadCommands(program: Command): void {
+  const ofTarget = ['--target <name>', 'only those of one target'] as const;
+  common(program.command('list'), 'which rows are set aside, and why')
+    .option(...ofTarget)
+    .option('--closed', 'also those that were merged or discarded since')
+    .action(dead.deadList);
+  common(program.command('retry'), 'merge them again, once what was in the way is mended')
+    .argument('[_id...]', 'as dead list shows them', correctionIds)
+    .option('--all', 'all that are set aside')
+    .option(...ofTarget)
+    .action(dead.deadRetry);
+  common(program.command('discard'), 'give them up; their record is kept for ever')
+    .argument('<_id...>', 'as dead list shows them', correctionIds)
+    .requiredOption('--reason <text>', 'why; kept for ever')
+    .action(dead.deadDiscard);
 }
 
 function common(command: Command, description: string): Command {

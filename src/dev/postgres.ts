@@ -113,8 +113,8 @@ function serverSettings(port: number, fast: boolean): Record<string, string> {
     shared_buffers: '256MB',
     max_connections: '200',
     // Every test database may have a slot of its own.
-    max_wal_senders: '40',
-    max_replication_slots: '40',
+    max_wal_senders: '60',
+    max_replication_slots: '200',
     max_prepared_transactions: '10', // a prepared transaction holds back the xid horizon, which tests provoke
     timezone: 'UTC',
     log_timezone: 'UTC',

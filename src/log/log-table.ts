@@ -85,6 +85,10 @@ function createLog(target: Target, columns: readonly LogColumn[]): Statement[] {
       sql: `create index on ${table} (_backfill, _id) where _backfill is not null`,
     },
     {
+      purpose: `the log of ${target.name} by transaction, for the sweep`,
+      sql: `create index on ${table} (_xid, _id) where _backfill is null`,
+    },
+    {
       purpose: `what the log of ${target.name} is`,
       sql: `comment on table ${table} is ${literal(tableComment(target))}`,
     },

@@ -1,7 +1,7 @@
 import { ident } from '../db/identifier.ts';
 import type { LogRows } from '../change/batch.ts';
 import { statedColumns } from '../change/target.ts';
-import type { Target } from '../change/target.ts';
+import type { Column, Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
 import { openEnd, toAxis } from '../store/period-form.ts';
 
@@ -20,14 +20,29 @@ function arrivingColumns(target: Target): { name: string; baseType: string }[] {
   return [...statedColumns(target), ...logColumns];
 }
 
-/** One array of texts a column, in the order of `arrivedRows`' parameters. */
-export function arrivedParameters(target: Target, rows: LogRows): (readonly (string | null)[])[] {
+/**
+ * One array of texts a column, in the order of `arrivedRows`' parameters.
+ *
+ * @param defaults texts for columns that `rows` does not have: it was written before the target gained them
+ */
+export function arrivedParameters(
+  target: Target,
+  rows: LogRows,
+  defaults: ReadonlyMap<string, string | null>,
+): (readonly (string | null)[])[] {
   refuseUnknownColumns(target, rows);
-  const nulls = new Array<null>(rows.values[0]?.length ?? 0).fill(null);
+  const count = rows.values[0]?.length ?? 0;
   return arrivingColumns(target).map(({ name }) => {
     const place = rows.columns.indexOf(name);
-    return place < 0 ? nulls : rows.values[place]!;
+    return place < 0 ? new Array<string | null>(count).fill(defaults.get(name) ?? null) : rows.values[place]!;
   });
+}
+
+/** Columns with a default that `rows` was written without. */
+export function columnsGained(target: Target, rows: LogRows): Column[] {
+  return statedColumns(target).filter(
+    ({ name, defaultSql }) => defaultSql !== null && !rows.columns.includes(name),
+  );
 }
 
 /** A column that the store does not have would be dropped in silence: work waits until `migrate` has brought both together. */

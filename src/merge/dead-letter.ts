@@ -22,7 +22,7 @@ export async function setAside(pool: Pool, target: Target, rows: LogRows, error:
     `insert into emend.dead_letter (_id, target, log_row, sqlstate, reason)
      values ($1::bigint, $2, $3::jsonb, $4, $5)
      on conflict (_id) do update set
-       attempts = emend.dead_letter.attempts + 1, sqlstate = excluded.sqlstate, reason = excluded.reason`,
+       attempts = emend.dead_letter.attempts + 1, tried_at = excluded.tried_at, sqlstate = excluded.sqlstate, reason = excluded.reason`,
     [
       id,
       target.name,

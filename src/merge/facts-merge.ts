@@ -5,6 +5,7 @@ import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { arrivedRows } from './arrived.ts';
 import { columnLists } from './column-lists.ts';
+import { lookUp, placedIn } from './look-up.ts';
 import { freshRows, recordMerged } from './record-merged.ts';
 
 /**
@@ -13,24 +14,34 @@ import { freshRows, recordMerged } from './record-merged.ts';
  * Of all claims on a key, the one that stands and those that arrived, the greatest version wins (law 1). A standing
  * retraction is a claim like any other: without it a late, lower upsert would bring a retracted key back.
  */
-export function factsMergeSql(target: FactsTarget, k: string): string {
+export function factsMergeSql(target: FactsTarget, k: string, revision: number): string {
   const columns = columnLists(target);
 
   return `
     with
     -- law 9: the only cast between the log and the store
     arrived as materialized (${arrivedRows(target, 2)}),
-    ${freshRows()},
+    ${freshRows(target, revision)},
     told as materialized (select ${k} as k),
     reach as materialized (select distinct ${columns.key()} from fresh),
     standing as materialized (
-      select s.tableoid, s.ctid, 'upsert' as _op, ${columns.all('s')}, s._version, s._known_from, s._backfill
+      select s.*
       from reach r
-      join ${targetTable(target)} s on ${sameKey(target.key, 's', 'r')}
+      ${lookUp(
+        `select s.tableoid, s.ctid, 'upsert' as _op, ${columns.all('s')}, s._version, s._known_from, s._backfill
+        from ${targetTable(target)} s
+        where ${sameKey(target.key, 's', 'r')}`,
+        's',
+      )}
       union all
-      select s.tableoid, s.ctid, s._op, ${columns.key('s')}${columns.tombstoneValues('s')}, s._version, s._known_from, s._backfill
+      select s.*
       from reach r
-      join ${ownObject(target, 'tombstone')} s on ${sameKey(target.key, 's', 'r')} and s._known_to = 'infinity'
+      ${lookUp(
+        `select s.tableoid, s.ctid, s._op, ${columns.key('s')}${columns.tombstoneValues('s')}, s._version, s._known_from, s._backfill
+        from ${ownObject(target, 'tombstone')} s
+        where ${sameKey(target.key, 's', 'r')} and s._known_to = 'infinity'`,
+        's',
+      )}
     ),
     claims as (
       select * from standing
@@ -39,8 +50,9 @@ export function factsMergeSql(target: FactsTarget, k: string): string {
     ),
     -- law 1: the greatest version has the key
     weighed as materialized (
-      select c.*, row_number() over (partition by ${columns.key('c')} order by ${columns.newestFirst('c')}) = 1 as won
+      select c.*, row_number() over newest_first = 1 as won, first_value(c._op) over newest_first as winning_op
       from claims c
+      window newest_first as (partition by ${columns.key('c')} order by ${columns.newestFirst('c')})
     ),
     winners as materialized (select * from weighed where won and ctid is null),
     -- law 4: what stood goes whole to history
@@ -53,14 +65,12 @@ export function factsMergeSql(target: FactsTarget, k: string): string {
     ),
     tombstones_closed as (
       update ${ownObject(target, 'tombstone')} p set _known_to = (select k from told)
-      where p.ctid = any (array(select ctid from superseded where _op <> 'upsert'))
-        and (p.tableoid, p.ctid) in (select tableoid, ctid from superseded where _op <> 'upsert')
+      where ${placedIn("superseded where _op <> 'upsert'")}
       returning 1
     ),
     taken_out as (
       delete from ${targetTable(target)} p
-      using winners w
-      where w._op <> 'upsert' and ${sameKey(target.key, 'p', 'w')}
+      where ${placedIn("superseded where _op = 'upsert' and winning_op <> 'upsert'")}
     ),
     written as (
       insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)

@@ -2,9 +2,7 @@ import type { ClientBase } from 'pg';
 import { ident } from '../db/identifier.ts';
 import type { LogRows } from '../change/batch.ts';
 import type { Column, Target } from '../change/target.ts';
-
-/** Lock classes of emend's buckets: `em` in the high half, the target's number in the low one. */
-const lockClass = 0x656d0000;
+import { lockClass, objectsLock } from '../store/lock-class.ts';
 
 /** Buckets a target. Fixed for ever: 20,000 locks in one transaction overflow the lock table, 256 do not. */
 const bucketMask = 255;
@@ -12,6 +10,8 @@ const bucketMask = 255;
 /**
  * Takes the locks of all keys in `rows`, lowest bucket first. It must be a statement of its own, before anything is read:
  * a statement that waits for a lock and reads would read with the snapshot from before the wait.
+ *
+ * The target's objects are locked too, against a migration: what follows runs on the columns that it was prepared for.
  *
  * The bucket is computed from the typed key, not from its text: equal numerics, zones and citexts have different texts.
  */
@@ -38,6 +38,7 @@ function lockSql(key: readonly Column[]): string {
       from unnest(${arrays}) as a (${key.map(({ name }) => ident(name)).join(', ')})
       order by bucket
     )
-    select count(pg_advisory_xact_lock($1::int, bucket)) as locked
-    from buckets`;
+    select pg_advisory_xact_lock_shared($1::int, ${objectsLock}), (
+      select count(pg_advisory_xact_lock($1::int, bucket)) from buckets
+    ) as locked`;
 }

@@ -19,7 +19,7 @@ export async function mergeAsKnown(
   rows: LogRows,
   knownAt: string,
 ): Promise<void> {
-  const prepared = (await prepareTargets(pool, [target], '$1::timestamptz')).get(target.name)!;
+  const prepared = (await prepareTargets(pool, [target], '$1::timestamptz', 'import')).get(target.name)!;
   await withTransaction(pool, async (client) => {
     await lockBuckets(client, target, prepared.number, rows);
     const { rows: refusals } = await client.query<{ refusal: string | null }>(

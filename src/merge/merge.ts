@@ -21,9 +21,10 @@ import type { PreparedTarget } from './prepared-target.ts';
 
 /**
  * Settings of the sessions that merge. Every look-up of a merge is by key; a plan made while a table was small, and kept,
- * would read the whole of it for each batch once it is large.
+ * would read the whole of it for each batch once it is large. And a merge is milliseconds of work, which the planner takes for
+ * much more: compiling it, where Postgres is built with LLVM, takes one to three seconds, each time.
  */
-export const mergeSettings: Readonly<Record<string, string>> = { enable_seqscan: 'off' };
+export const mergeSettings: Readonly<Record<string, string>> = { enable_seqscan: 'off', jit: 'off' };
 
 export interface MergeOptions {
   /** Sessions with `mergeSettings`. */

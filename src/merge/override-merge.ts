@@ -6,6 +6,7 @@ import { toAxis } from '../store/period-form.ts';
 import { applyTimeline } from './apply-timeline.ts';
 import { arrivedRows } from './arrived.ts';
 import { columnLists } from './column-lists.ts';
+import { lookUp } from './look-up.ts';
 import { freshRows } from './record-merged.ts';
 
 /**
@@ -15,10 +16,12 @@ import { freshRows } from './record-merged.ts';
  * period what no higher one covers. As a multirange that is a subtraction, and its ranges are the canonical pieces (law 3):
  * touching ranges of one correction are one. No claim is joined with another, so the cost follows the rows of a key.
  */
-export function overrideMergeSql(target: TimelineTarget, k: string): string {
+export function overrideMergeSql(target: TimelineTarget, k: string, revision: number): string {
   const columns = columnLists(target);
   const { from, to, rangeType } = target.period;
   const [f, t] = [ident(from.name), ident(to.name)];
+  const end = toAxis(target.period, `s.${t}`);
+  const tombstone = ownObject(target, 'tombstone');
   const multirange = rangeType.replace('range', 'multirange');
   const period = `${rangeType}(c.${f}, c.${t})`;
 
@@ -26,7 +29,7 @@ export function overrideMergeSql(target: TimelineTarget, k: string): string {
     with
     -- law 9: the only cast between the log and the store
     arrived as materialized (${arrivedRows(target, 2)}),
-    ${freshRows()},
+    ${freshRows(target, revision)},
     told as materialized (select ${k} as k),
     -- the parts of each key that the fresh rows touch
     reach as materialized (
@@ -35,17 +38,25 @@ export function overrideMergeSql(target: TimelineTarget, k: string): string {
       group by ${columns.key()}
     ),
     standing as materialized (
-      select distinct on (s.tableoid, s.ctid)
-        s.tableoid, s.ctid, 'upsert' as _op, ${columns.key('s')}, s.${f}, ${toAxis(target.period, `s.${t}`)} as ${t}${columns.values('s')},
-        s._version, s._known_from, s._backfill
+      select distinct on (s.tableoid, s.ctid) s.*
       from reach r
-      join ${targetTable(target)} s on ${overlapping(target, targetTable(target), toAxis(target.period, `s.${t}`), 'true')}
+      ${lookUp(
+        `select s.tableoid, s.ctid, 'upsert' as _op, ${columns.key('s')}, s.${f}, ${end} as ${t}${columns.values('s')},
+          s._version, s._known_from, s._backfill
+        from ${targetTable(target)} s
+        where ${overlapping(target, targetTable(target), end, 'true')}`,
+        's',
+      )}
       union all
-      select distinct on (s.tableoid, s.ctid)
-        s.tableoid, s.ctid, s._op, ${columns.key('s')}, s.${f}, s.${t}${columns.tombstoneValues('s')},
-        s._version, s._known_from, s._backfill
+      select distinct on (s.tableoid, s.ctid) s.*
       from reach r
-      join ${ownObject(target, 'tombstone')} s on ${overlapping(target, ownObject(target, 'tombstone'), `s.${t}`, `s._known_to = 'infinity'`)}
+      ${lookUp(
+        `select s.tableoid, s.ctid, s._op, ${columns.key('s')}, s.${f}, s.${t}${columns.tombstoneValues('s')},
+          s._version, s._known_from, s._backfill
+        from ${tombstone} s
+        where ${overlapping(target, tombstone, `s.${t}`, `s._known_to = 'infinity'`)}`,
+        's',
+      )}
     ),
     claims as (
       select * from standing

@@ -1,8 +1,8 @@
 import type { ClientBase, Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
-import type { Target } from '../change/target.ts';
+import type { Column, Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
-import { arrivedParameters } from './arrived.ts';
+import { arrivedParameters, columnsGained } from './arrived.ts';
 import { factsMergeSql } from './facts-merge.ts';
 import { overrideMergeSql } from './override-merge.ts';
 import { untilNextMergeSql } from './until-next-merge.ts';
@@ -12,58 +12,80 @@ export interface PreparedTarget {
   readonly target: Target;
   /** The target's place in the order of locks, from `emend.target`. */
   readonly number: number;
+  /** What the statement is called in a session; one name has one text. */
+  readonly name: string;
   readonly sql: string;
 }
 
 /**
  * @param k the expression of K, which may read the statement's first parameter
+ * @param verb names the statement in its session: each k has one of its own
  * @throws EmendError `not_migrated`
  */
 export async function prepareTargets(
   db: Pool | ClientBase,
   targets: readonly Target[],
   k: string,
+  verb: 'merge' | 'import' = 'merge',
 ): Promise<Map<string, PreparedTarget>> {
-  const numbers = await readNumbers(db);
+  const migrated = await readMigrated(db);
   return new Map(
     targets.map((target) => {
-      const number = numbers.get(target.name);
-      if (number === undefined) {
+      const found = migrated.get(target.name);
+      if (!found) {
         throw new EmendError('not_migrated', `target ${target.name} has not been migrated`, {
           remedy: 'Run emend migrate.',
         });
       }
-      return [target.name, { target, number, sql: mergeSql(target, k) }];
+      const { number, revision } = found;
+      const name = `emend ${verb} ${target.name} ${revision}`;
+      return [target.name, { target, number, name, sql: mergeSql(target, k, revision) }];
     }),
   );
 }
 
-async function readNumbers(db: Pool | ClientBase): Promise<Map<string, number>> {
-  const { rows } = await db.query<{ name: string; number: string }>(
-    `select name, number::text as number from emend.target`,
+async function readMigrated(
+  db: Pool | ClientBase,
+): Promise<Map<string, { readonly number: number; readonly revision: number }>> {
+  const { rows } = await db.query<{ name: string; number: string; revision: string }>(
+    `select name, number::text as number, revision::text as revision from emend.target`,
   );
-  return new Map(rows.map((row) => [row.name, Number(row.number)]));
+  return new Map(
+    rows.map((row) => [row.name, { number: Number(row.number), revision: Number(row.revision) }]),
+  );
 }
 
-function mergeSql(target: Target, k: string): string {
-  if (target.kind === 'facts') return factsMergeSql(target, k);
-  return target.mode === 'override' ? overrideMergeSql(target, k) : untilNextMergeSql(target, k);
+function mergeSql(target: Target, k: string, revision: number): string {
+  if (target.kind === 'facts') return factsMergeSql(target, k, revision);
+  const merge = target.mode === 'override' ? overrideMergeSql : untilNextMergeSql;
+  return merge(target, k, revision);
 }
 
-/** Below this many rows a plan that is made once serves; above, the planner has to know how many rows there are. */
-const preparedRows = 64;
-
-/** Runs the merge of rows of one target. Their bucket locks must be held. */
+/**
+ * Runs the merge of rows of one target. Their bucket locks must be held. Prepared, whatever the number of rows: all that it
+ * looks up it looks up by key (`lookUp`), so no plan is the wrong one, and planning costs more than merging a few rows.
+ */
 export async function mergeRows(
   client: ClientBase,
-  { target, sql }: PreparedTarget,
+  { target, name, sql }: PreparedTarget,
   rows: LogRows,
   kParameter: string,
 ): Promise<void> {
-  const few = (rows.values[0]?.length ?? 0) <= preparedRows;
+  const defaults = await readDefaults(client, columnsGained(target, rows));
   await client.query({
-    ...(few ? { name: `emend merge ${target.name}` } : {}),
+    name,
     text: sql,
-    values: [kParameter, ...arrivedParameters(target, rows)],
+    values: [kParameter, ...arrivedParameters(target, rows, defaults)],
   });
+}
+
+/** What the store gives to a row that knows nothing of a column; asked only when there are such columns. */
+async function readDefaults(
+  client: ClientBase,
+  columns: readonly Column[],
+): Promise<ReadonlyMap<string, string | null>> {
+  if (columns.length === 0) return new Map();
+  const defaults = columns.map(({ defaultSql }, index) => `(${defaultSql})::text as c${index}`);
+  const { rows } = await client.query<Record<string, string | null>>(`select ${defaults.join(', ')}`);
+  return new Map(columns.map(({ name }, index) => [name, rows[0]?.[`c${index}`] ?? null]));
 }

@@ -23,13 +23,19 @@ export function recordMerged(target: Target): string {
     )`;
 }
 
-/** Law 6: rows that are in the ledger, or twice in the job, have had their effect. Reads `arrived`. */
-export function freshRows(): string {
+/**
+ * Law 6: rows that are in the ledger, or twice in the job, have had their effect. Reads `arrived`.
+ *
+ * The statement lists the columns of one revision of the target, and is refused under another (EM001).
+ */
+export function freshRows(target: Target, revision: number): string {
   return `
     fresh as materialized (
       select distinct on (a._id) a.*
       from arrived a
-      where not exists (select from emend.ledger l where l._id = a._id)
+      where emend.require_revision(${literal(target.name)}, ${revision})
+      -- offset 0: a look-up for each row, as in lookUp, and never a join with the whole ledger
+        and not exists (select from emend.ledger l where l._id = a._id offset 0)
       order by a._id
     )`;
 }

@@ -4,6 +4,7 @@ import type { Target } from '../change/target.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { fromAxis } from '../store/period-form.ts';
 import { columnLists } from './column-lists.ts';
+import { placedIn } from './look-up.ts';
 
 /**
  * The writing half of a fold, whatever decided it, as common table expressions. They read `told` (K) and two relations of
@@ -22,14 +23,12 @@ export function replaceStanding(target: Target): string {
   return `
     taken_out as (
       delete from ${targetTable(target)} p
-      where p.ctid = any (array(select ctid from superseded where _op = 'upsert'))
-        and (p.tableoid, p.ctid) in (select tableoid, ctid from superseded where _op = 'upsert')
+      where ${placedIn("superseded where _op = 'upsert'")}
       returning 1
     ),
     tombstones_closed as (
       update ${ownObject(target, 'tombstone')} p set _known_to = (select k from told)
-      where p.ctid = any (array(select ctid from superseded where _op <> 'upsert'))
-        and (p.tableoid, p.ctid) in (select tableoid, ctid from superseded where _op <> 'upsert')
+      where ${placedIn("superseded where _op <> 'upsert'")}
       returning 1
     ),
     -- law 4: a row whose period or values change goes whole to history, and what remains of it is told anew

@@ -6,6 +6,7 @@ import { openEnd, toAxis } from '../store/period-form.ts';
 import { applyTimeline } from './apply-timeline.ts';
 import { arrivedRows } from './arrived.ts';
 import { columnLists } from './column-lists.ts';
+import { lookUp } from './look-up.ts';
 import { freshRows } from './record-merged.ts';
 
 /**
@@ -15,7 +16,7 @@ import { freshRows } from './record-merged.ts';
  * a start with nothing; a withdrawal says that there is no start here, and what held before runs on. It stands as a tombstone
  * of no length, so that lower versions of its start stay out.
  */
-export function untilNextMergeSql(target: TimelineTarget, k: string): string {
+export function untilNextMergeSql(target: TimelineTarget, k: string, revision: number): string {
   const columns = columnLists(target);
   const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
   const tombstone = ownObject(target, 'tombstone');
@@ -30,7 +31,7 @@ export function untilNextMergeSql(target: TimelineTarget, k: string): string {
     with
     -- law 9: the only cast between the log and the store
     arrived as materialized (${arrivedRows(target, 2)}),
-    ${freshRows()},
+    ${freshRows(target, revision)},
     told as materialized (select ${k} as k),
     touched as (
       select ${columns.key()}, min(${f}) as first_start, max(${f}) as last_start from fresh group by ${columns.key()}
@@ -43,15 +44,25 @@ export function untilNextMergeSql(target: TimelineTarget, k: string): string {
       from touched g
     ),
     standing as materialized (
-      select s.tableoid, s.ctid, 'upsert' as _op, ${columns.key('s')}, s.${f}, ${toAxis(target.period, `s.${t}`)} as ${t}${columns.values('s')},
-        s._version, s._known_from, s._backfill
+      select s.*
       from reach r
-      join ${targetTable(target)} s on ${sameKey(target.key, 's', 'r')} and s.${f} between r.since and r.until
+      ${lookUp(
+        `select s.tableoid, s.ctid, 'upsert' as _op, ${columns.key('s')}, s.${f}, ${toAxis(target.period, `s.${t}`)} as ${t}${columns.values('s')},
+          s._version, s._known_from, s._backfill
+        from ${targetTable(target)} s
+        where ${sameKey(target.key, 's', 'r')} and s.${f} between r.since and r.until`,
+        's',
+      )}
       union all
-      select s.tableoid, s.ctid, s._op, ${columns.key('s')}, s.${f}, s.${t}${columns.tombstoneValues('s')},
-        s._version, s._known_from, s._backfill
+      select s.*
       from reach r
-      join ${tombstone} s on ${sameKey(target.key, 's', 'r')} and s.${f} between r.since and r.until and s._known_to = 'infinity'
+      ${lookUp(
+        `select s.tableoid, s.ctid, s._op, ${columns.key('s')}, s.${f}, s.${t}${columns.tombstoneValues('s')},
+          s._version, s._known_from, s._backfill
+        from ${tombstone} s
+        where ${sameKey(target.key, 's', 'r')} and s.${f} between r.since and r.until and s._known_to = 'infinity'`,
+        's',
+      )}
     ),
     claims as (
       select * from standing

@@ -48,7 +48,7 @@ export async function notInStore(store: Pool, ids: readonly string[]): Promise<s
 /** Of these ids, how many were set aside. */
 export async function countSetAside(store: Pool, ids: readonly string[]): Promise<number> {
   const { rows } = await store.query<{ rows: string }>(
-    `select count(*)::text as rows from emend.dead_letter where _id = any($1::bigint[])`,
+    `select count(*)::text as rows from emend.dead_letter_open where _id = any($1::bigint[])`,
     [ids],
   );
   return Number(rows[0]?.rows ?? 0);
@@ -60,7 +60,7 @@ async function storeDigests(store: Pool): Promise<BlockDigest[]> {
      from (
        select _id from emend.ledger
        union all
-       select _id from emend.dead_letter
+       select _id from emend.dead_letter_open
      ) as done
      where _id > 0
      group by _id / ${blockSize}`,

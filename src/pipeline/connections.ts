@@ -24,6 +24,20 @@ export function openStore(config: ResolvedConfig, options: OpenOptions): Promise
   return openPool(settingOf('store.url', config.store.url), options);
 }
 
+/**
+ * The source for the sweep. It is not connected to here: workers go on merging while the source is away. Its look-ups are by
+ * index, and a plan that was made while a log was small must not become a scan of all of it.
+ */
+export function createSweepSource(config: ResolvedConfig): Pool {
+  return createPool({
+    url: config.source.url,
+    applicationName: 'emend sweep',
+    max: 1,
+    statementTimeoutMs: 25_000,
+    settings: { enable_seqscan: 'off', jit: 'off' },
+  });
+}
+
 /** Lends pools of both servers to `body`, and closes them whatever happens. */
 export async function withServers<T>(
   config: ResolvedConfig,

@@ -1,4 +1,5 @@
 import type { Problem } from '../errors.ts';
+import { judgeSweep } from './sweep-status.ts';
 import type { SlotStatus, Status } from './status-report.ts';
 
 /** The ticker moves the settled time twenty times a second; a merge that runs longer than this deserves a look. */
@@ -9,7 +10,13 @@ const slotLagBytes = 1_073_741_824;
 
 /** What is not as it should be, and what to do about it. */
 export function judgeStatus(status: Omit<Status, 'problems'>): Problem[] {
-  return [...judgeSlot(status.slot), ...judgeTargets(status), ...judgeSettled(status), ...judgeQueue(status)];
+  return [
+    ...judgeSlot(status.slot),
+    ...judgeTargets(status),
+    ...judgeSettled(status),
+    ...judgeQueue(status),
+    ...judgeSweep(status.sweep),
+  ];
 }
 
 function judgeSlot(slot: SlotStatus | null): Problem[] {
@@ -56,7 +63,7 @@ function judgeTargets({ targets }: Omit<Status, 'problems'>): Problem[] {
       {
         path,
         problem: `${setAside} log rows were set aside`,
-        remedy: `Read why: select _id, sqlstate, reason from emend.dead_letter where target = '${name}'; then write a corrected row.`,
+        remedy: `Read why: emend dead list --target ${name}. Mend what is in the way and retry them (emend dead retry), or write a right row and discard them (emend dead discard).`,
       },
     ];
   });

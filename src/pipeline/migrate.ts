@@ -13,6 +13,7 @@ import { roleNotes } from '../log/roles.ts';
 import { sqlState } from '../db/sqlstate.ts';
 import type { Statement } from '../db/statement.ts';
 import { EmendError } from '../errors.ts';
+import { askForSweep } from '../sweep/marks.ts';
 import { checkServers } from './check-servers.ts';
 import { findTarget } from './find-target.ts';
 import { withServers } from './connections.ts';
@@ -74,7 +75,11 @@ async function run(config: ResolvedConfig, clients: Clients, adopt: readonly str
   const install = (await readInstall(clients.source, 'source'))!;
   // a slot waits for all transactions that are writing, so it cannot be made inside one; the publication has to be there
   const slot = await planSlot(clients.source, install);
-  if (slot.length > 0) await ensureSlot(clients.source, { slot: slotName(install) });
+  if (slot.length > 0) {
+    await ensureSlot(clients.source, { slot: slotName(install) });
+    // what was written while there was no slot is in no stream
+    await askForSweep(clients.store);
+  }
   // its own tables are made by BullMQ, now, so that the roles that run emend need no right to create them
   if (config.queue.redis === null) await withQueue(config, install, (queue) => queue.epoch());
   const notes = await roleNotes(clients.source, install);

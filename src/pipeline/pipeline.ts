@@ -2,6 +2,8 @@
  * The data path, from a row in a log to a row in a target:
  *
  *   corrections.<target> --WAL--> capture --publish--> queue --handle--> merge --> target, history, ledger
+ *            ^                                  ^                                               |
+ *            +------------------------------- sweep: rows that are not in the ledger -----------+
  *
  * Role: wires the stages, which do not know each other, by the functions of `change/ports.ts`, and ends them in an order in
  * which nothing has to be done twice.
@@ -12,13 +14,14 @@ import type { Logger } from 'pino';
 import { createCapture } from '../capture/capture.ts';
 import { publicationName, slotName } from '../capture/names.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
-import { withClient } from '../db/transaction.ts';
-import { createMerge, mergeSettings } from '../merge/merge.ts';
+import { mergeSettings } from '../merge/merge.ts';
 import { openQueue } from '../queue/queue.ts';
 import { startClock } from '../store/clock.ts';
-import { resolveTargets } from '../store/resolve-targets.ts';
-import { openStore } from './connections.ts';
+import { askForSweep } from '../sweep/marks.ts';
+import { startSweep } from '../sweep/sweep.ts';
+import { createSweepSource, openStore } from './connections.ts';
 import { requireInstall } from './install.ts';
+import { createLiveMerge } from './live-merge.ts';
 import { queueHome, queuePrefix } from './install-queue.ts';
 import { createShutdown } from './shutdown.ts';
 import type { Shutdown } from './shutdown.ts';
@@ -55,8 +58,8 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
   }
 }
 
-/** One for the clock, one to look things up, beside one for each merge. */
-const spareConnections = 2;
+/** One for the clock, one for the sweep, one to look things up, beside one for each merge. */
+const spareConnections = 3;
 
 /** Below the lock that a worker has on its job: a merge that hangs must be over before another worker gets the job. */
 const statementTimeoutMs = 25_000;
@@ -79,11 +82,24 @@ async function startStages(
   shutdown.push({ name: 'queue', limitMs: 5_500, end: () => queue.close({ deadlineMs: 5_000 }) });
 
   if (roles.includes('worker')) {
-    const targets = await withClient(store, (client) => resolveTargets(client, config.targets));
-    const merge = await createMerge({ pool: store, targets, log });
+    const merge = await createLiveMerge(config, store, log);
     const clock = startClock(store, log);
     shutdown.push({ name: 'clock', limitMs: 500, end: () => clock.stop() });
     queue.startWorker(merge, { concurrency: config.merge.concurrency });
+    const source = createSweepSource(config);
+    const sweep = startSweep({
+      source,
+      store,
+      queue,
+      targets: config.targets.map(({ name }) => name),
+      ...config.capture,
+      log,
+    });
+    const endSweep = async (): Promise<void> => {
+      await sweep.stop();
+      await source.end();
+    };
+    shutdown.push({ name: 'sweep', limitMs: 400, end: endSweep });
   }
   if (!roles.includes('reader')) return () => new Promise<never>(() => {});
 
@@ -95,6 +111,8 @@ async function startStages(
     ...config.capture,
     publish: queue.publish,
     durable: queue.durable,
+    // what was written while there was no slot is in no stream
+    slotCreated: () => askForSweep(store),
     log,
   });
   shutdown.push({ name: 'capture', limitMs: 3_000, end: () => capture.stop() });

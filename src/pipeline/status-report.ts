@@ -1,5 +1,6 @@
 import type { Problem } from '../errors.ts';
 import type { QueueCounts } from '../queue/queue.ts';
+import type { SweepStatus } from './sweep-status.ts';
 
 export interface Status {
   readonly install: string;
@@ -8,6 +9,7 @@ export interface Status {
   readonly targets: readonly TargetStatus[];
   /** Answers about the past are final up to `at`. */
   readonly settled: { readonly at: string; readonly lagMs: number };
+  readonly sweep: SweepStatus;
   /** What is not as it should be, and what to do about it. Empty: all is well. */
   readonly problems: readonly Problem[];
 }

@@ -7,19 +7,21 @@ import { withServers } from './connections.ts';
 import { requireInstall } from './install.ts';
 import { judgeStatus } from './judge-status.ts';
 import { withQueue } from './install-queue.ts';
+import { readSweep } from './sweep-status.ts';
 import type { QueueStatus, SlotStatus, Status, TargetStatus } from './status-report.ts';
 
 /** How the whole is doing, read from the servers themselves: it is the same wherever it is asked. */
 export async function readStatus(config: ResolvedConfig): Promise<Status> {
   return withServers(config, { role: 'status', max: 2 }, async ({ source, store }) => {
     const install = await requireInstall(store);
-    const [slot, targets, settled, queue] = await Promise.all([
+    const [slot, targets, settled, sweep, queue] = await Promise.all([
       readSlot(source, slotName(install)),
       readTargets(store, config),
       readSettled(store),
+      readSweep(source, store),
       readQueue(config, install),
     ]);
-    const status = { install, slot, queue: queue.status, targets, settled };
+    const status = { install, slot, queue: queue.status, targets, settled, sweep };
     return { ...status, problems: [...queue.problems, ...judgeStatus(status)] };
   });
 }
@@ -62,7 +64,7 @@ async function readTargets(store: Pool, { targets }: ResolvedConfig): Promise<Ta
     `select wanted.name,
             exists (select from emend.target t where t.name = wanted.name)::text as migrated,
             (select coalesce(sum(m.rows), 0) from emend.merge m where m.target = wanted.name)::text as merged,
-            (select count(*) from emend.dead_letter d where d.target = wanted.name)::text as set_aside
+            (select count(*) from emend.dead_letter_open d where d.target = wanted.name)::text as set_aside
      from unnest($1::text[]) as wanted (name)`,
     [targets.map((target) => target.name)],
   );

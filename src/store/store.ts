@@ -13,6 +13,7 @@ import { periodColumns } from '../change/target.ts';
 import type { Column, Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
 import { readingFunctions } from './functions.ts';
+import { lockClass, objectsLock } from './lock-class.ts';
 import { planOwnTables } from './own-tables.ts';
 import { hasRows, isEquipped, planTargetTable } from './target-table.ts';
 import { planAdoption, recordAdoption } from './adopt.ts';
@@ -50,6 +51,7 @@ export async function planStore(
   const columns = await toldColumns(client, target);
   const adopted = !isEquipped(table) && (await hasRows(client, target));
   return [
+    ...(before ? [lockObjects(target)] : []),
     ...(adopted ? await planAdoption(client, target, adopt) : []),
     ...planTargetTable(target, table, { adopted }),
     ...(await planOwnTables(client, target)),
@@ -61,11 +63,19 @@ export async function planStore(
       sql: [
         `insert into emend.target (name, kind, contract)`,
         `values (${literal(target.name)}, ${literal(target.kind)}, ${literal(JSON.stringify(contract))})`,
-        `on conflict (name) do update set contract = excluded.contract, migrated_at = now()`,
+        `on conflict (name) do update set contract = excluded.contract, migrated_at = now(), revision = emend.target.revision + 1`,
       ].join('\n'),
     },
     ...(adopted ? [recordAdoption(target)] : []),
   ];
+}
+
+/** Merges that run now are waited for; later ones find the new revision, and are prepared again. */
+function lockObjects({ name }: Target): Statement {
+  return {
+    purpose: `no merge of ${name} meanwhile`,
+    sql: `select pg_advisory_xact_lock(${lockClass} + number, ${objectsLock}) from emend.target where name = ${literal(name)}`,
+  };
 }
 
 async function readContract(client: ClientBase, name: string): Promise<Contract | null> {

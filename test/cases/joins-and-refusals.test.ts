@@ -133,22 +133,28 @@ describe('cases of joins', () => {
   });
   afterAll(() => store?.pool.end());
 
-  /** In their order; those that say when they were recorded become known then. */
+  /** Versions are given by a row's place; rows that say when they were recorded become known then, in that order. */
   async function merge(name: string, corrections: readonly Correction[]): Promise<void> {
     const target = store.targets.find((each) => each.name === name)!;
-    for (const { op, key, values, valid_from, valid_to, event_time, recorded_at } of corrections) {
-      const row: TestRow = {
-        ...key,
-        ...values,
-        ...(target.kind === 'timeline' ? { valid_from, valid_to: valid_to ?? 'infinity' } : {}),
-        ...(op === 'upsert' && event_time !== undefined ? { event_time } : {}),
+    const ends = (row: Correction) => ({ valid_from: row.valid_from, valid_to: row.valid_to ?? 'infinity' });
+    const rows = corrections.map((correction) => ({
+      recordedAt: correction.recorded_at,
+      row: {
+        ...correction.key,
+        ...correction.values,
+        ...(target.kind === 'timeline' ? ends(correction) : {}),
+        ...(correction.op === 'upsert' ? { event_time: correction.event_time } : {}),
         _id: ++lastId,
-        _op: op,
-      };
-      const rows = logRows(target, [row]);
-      if (recorded_at === undefined) await store.handle(batchOf(rows), noAbort);
-      else await mergeAsKnown(store.pool, target, rows, recorded_at);
-    }
+        _op: correction.op,
+      } satisfies TestRow,
+    }));
+    const known = rows.filter(({ recordedAt }) => recordedAt !== undefined);
+    for (const { row, recordedAt } of known.toSorted((one, other) =>
+      one.recordedAt!.localeCompare(other.recordedAt!),
+    ))
+      await mergeAsKnown(store.pool, target, logRows(target, [row]), recordedAt!);
+    for (const { row } of rows.filter(({ recordedAt }) => recordedAt === undefined))
+      await store.handle(batchOf(logRows(target, [row])), noAbort);
     await withClient(store.pool, tick);
   }
 
@@ -169,8 +175,8 @@ describe('cases of joins', () => {
            join lateral (select * from emend.${name}_at(fact.at${known}) d where d.k = fact.k) d on true`,
           [key.k, at],
         );
-        expect(found, id).toHaveLength(expected[id] === null ? 0 : 1);
-        expect(found[0] ?? {}, id).toMatchObject(asText(expected[id] ?? {}));
+        expect(found, `fact ${id}`).toHaveLength(expected[id] === null ? 0 : 1);
+        expect(found[0] ?? {}, `fact ${id}`).toMatchObject(asText(expected[id] ?? {}));
       }
     },
   );
@@ -182,14 +188,14 @@ describe('cases of joins', () => {
       await merge(one, left);
       await merge(other, right);
       const found = await ask(
-        `select l.k, lower(both) as valid_from, upper(both) as valid_to,
+        `select l.k, lower(shared) as valid_from, upper(shared) as valid_to,
            to_jsonb(l) - '{k,valid_from,valid_to}'::text[] as left, to_jsonb(r) - '{k,valid_from,valid_to}'::text[] as right
          from emend.${one}_periods l
          join emend.${other}_periods r on r.k = l.k
          cross join lateral (
-           select tstzrange(l.valid_from, l.valid_to) * tstzrange(r.valid_from, r.valid_to) as both
+           select tstzrange(l.valid_from, l.valid_to) * tstzrange(r.valid_from, r.valid_to) as shared
          ) as meeting
-         where not isempty(both)
+         where not isempty(shared)
          order by l.k, 2`,
       );
       expect(
@@ -311,7 +317,7 @@ describe('cases of bad input', () => {
       const insert = source.source.query(
         `insert into corrections.x (${columns}, _op) values (${values}, '${op}')`,
       );
-      await expect(insert, op).rejects.toMatchObject(refused);
+      await expect(insert, `as ${op}`).rejects.toMatchObject(refused);
     }
     const { rows } = await source.source.query('select from corrections.x');
     expect(rows).toEqual([]);

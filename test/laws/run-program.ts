@@ -4,7 +4,7 @@ import { undoCorrection } from '../../src/merge/undo.ts';
 import { axisEnd, lifetimes, periodsOf } from '../support/model.ts';
 import type { Correction, Fold, Piece } from '../support/model.ts';
 import { batchOf, logRows, noAbort } from '../support/store.ts';
-import type { StoreUnderTest } from '../support/store.ts';
+import type { StoreUnderTest, TestRow } from '../support/store.ts';
 import type { Program } from './programs.ts';
 
 /** How steps of the model's axis are written in a column of the store, in order. */
@@ -70,6 +70,19 @@ export const endForms: readonly Axis[] = [
   },
 ];
 
+/** A correction as the log has it. */
+export function logRowOf(axis: Axis, { id, key, op, from, to, value, version }: Correction): TestRow {
+  return {
+    _id: id,
+    _op: op,
+    k: key,
+    f: axis.write(from),
+    t: (axis.ends ?? axis).write(to),
+    v: op === 'upsert' ? value : null,
+    ver: version,
+  };
+}
+
 /** Delivers the program's batches from several connections at once, then compares everything with the model. */
 export async function runProgram(
   store: StoreUnderTest,
@@ -82,15 +95,6 @@ export async function runProgram(
     `truncate public.${target.name}, emend.${target.name}_history, emend.${target.name}_shadow,
        emend.${target.name}_tombstone, emend.ledger, emend.merge, emend.dead_letter, emend.undone`,
   );
-  const write = ({ id, key, op, from, to, value, version }: Correction) => ({
-    _id: id,
-    _op: op,
-    k: key,
-    f: axis.write(from),
-    t: (axis.ends ?? axis).write(to),
-    v: op === 'upsert' ? value : null,
-    ver: version,
-  });
   const deliver = (batches: Program['batches']) =>
     Promise.all(
       batches.map((places) =>
@@ -98,7 +102,7 @@ export async function runProgram(
           batchOf(
             logRows(
               target,
-              places.map((place) => write(program.corrections[place]!)),
+              places.map((place) => logRowOf(axis, program.corrections[place]!)),
             ),
           ),
           noAbort,

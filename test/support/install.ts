@@ -22,6 +22,8 @@ export interface InstallOptions {
   /** Default: Redis. */
   readonly queue?: 'redis' | 'postgres';
   readonly sameDatabase?: boolean;
+  /** A Redis of its own, for tests that empty or kill it. */
+  readonly redisUrl?: string;
 }
 
 /** emend as a user has it: two databases, migrated, with everything that runs between them at hand. */
@@ -40,7 +42,7 @@ export async function createInstall(name: string, options: InstallOptions): Prom
     {
       source: { url: databases.sourceUrl },
       store: { url: databases.storeUrl },
-      queue: options.queue === 'postgres' ? {} : { redis: databases.redisUrl },
+      queue: options.queue === 'postgres' ? {} : { redis: options.redisUrl ?? databases.redisUrl },
       targets: options.targets,
     },
     {},

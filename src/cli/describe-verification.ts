@@ -1,0 +1,68 @@
+import type { Difference, Piece } from '../verify/compare.ts';
+import type { Gap, Verification } from '../verify/verify.ts';
+import { formatTable } from './format-table.ts';
+
+const meanings: Readonly<Record<Difference['kind'] | Gap['kind'], string>> = {
+  missing: 'rows that the log says, and the store has not',
+  changed: 'rows that are not as the log says',
+  unexpected: 'rows that the store has beyond what the log says',
+  unexplained: 'rows that no correction of their key explains: somebody else wrote them, or the log lost it',
+  overlap: 'standing pieces that overlap another of their key',
+  empty: 'standing pieces that are empty',
+  not_merged:
+    'rows of the log that are neither merged nor set aside (they are sent again by the sweep; is a worker running?)',
+  not_in_log: 'rows that were merged, and are not in the log: is the source an older state of itself?',
+  other_nonce: 'rows whose number belongs to another row in the log: is the source an older state of itself?',
+};
+
+export function describeVerification(verification: Verification): string {
+  const { target, until, corrections, found, differences, gaps, repaired } = verification;
+  const kinds = Object.entries(found);
+  const mended = repaired === 0 ? [] : [`${repaired} rows were repaired.`];
+  const scope = `${corrections} corrections, as believed up to ${until}`;
+  if (kinds.length === 0) return [`${target}: as the log says (${scope})`, ...mended].join('\n');
+  const shown = differences.length + gaps.length;
+  const total = kinds.reduce((sum, [, count]) => sum + count, 0);
+  return [
+    `${target}: not as the log says (${scope})`,
+    ...mended,
+    ...kinds.map(([kind, count]) => `! ${count} ${kind}: ${meanings[kind as Difference['kind']]}`),
+    ...(differences.length > 0 ? ['', differenceTable(differences)] : []),
+    ...(gaps.length > 0
+      ? [
+          '',
+          formatTable(
+            ['kind', '_id'],
+            gaps.map(({ kind, _id }) => [kind, _id]),
+          ),
+        ]
+      : []),
+    ...(shown < total ? ['', `${total - shown} more: give --key, or a greater --limit.`] : []),
+  ].join('\n');
+}
+
+/** Both sides of a difference stand below each other. */
+function differenceTable(differences: readonly Difference[]): string {
+  const columns = Object.keys(differences[0]!.log?.columns ?? differences[0]!.store!.columns);
+  const header = ['kind', 'table', '_id', 'side', '_op', ...columns, '_known_from', '_known_to'];
+  const side = ({ kind, place, _id }: Difference, name: string, piece: Piece | null) =>
+    piece === null
+      ? []
+      : [
+          [
+            kind,
+            place,
+            _id,
+            name,
+            piece._op,
+            ...columns.map((column) => piece.columns[column] ?? null),
+          ].concat(piece._known_from, piece._known_to),
+        ];
+  return formatTable(
+    header,
+    differences.flatMap((difference) => [
+      ...side(difference, 'log', difference.log),
+      ...side(difference, 'store', difference.store),
+    ]),
+  );
+}

@@ -1,0 +1,22 @@
+/**
+ * Joins rows of a table by a look-up of its own for each row before it. `offset 0` is what keeps it so.
+ *
+ * Left to the planner, it is a join that may read the whole table: right while the table is small, and the plan of a prepared
+ * statement is kept while the table grows, until its statistics are next taken. Merges of one row then take longer and longer.
+ */
+export function lookUp(select: string, alias: string): string {
+  return `cross join lateral (
+        ${select}
+        offset 0
+      ) as ${alias}`;
+}
+
+/**
+ * Whether `p` is one of the rows whose `tableoid, ctid` a relation has. By place, for the speed of it; the table too, because
+ * partitions use the same places. `is true` keeps the second condition out of a join, which is quadratic where the planner
+ * takes thousands of rows for a few.
+ */
+export function placedIn(relation: string): string {
+  return `p.ctid = any (array(select ctid from ${relation}))
+        and ((p.tableoid, p.ctid) in (select tableoid, ctid from ${relation})) is true`;
+}

@@ -1,0 +1,103 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Pool, PoolClient } from 'pg';
+import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { withClient } from '../db/transaction.ts';
+import { EmendError } from '../errors.ts';
+import { createLogger } from '../observe/logger.ts';
+import type { Queue } from '../queue/queue.ts';
+import { askForSweep, isAnswered, takeLead } from '../sweep/marks.ts';
+import { createLeader } from '../sweep/sweep.ts';
+import type { Leader } from '../sweep/sweep.ts';
+import { defaultTuning } from '../sweep/tuning.ts';
+import { createSweepSource, openStore } from './connections.ts';
+import { withQueue } from './install-queue.ts';
+import { requireInstall } from './install.ts';
+
+export interface SweepNowOptions {
+  readonly config: ResolvedConfig;
+  /** Compare the logs from their beginning, also what is known to be in the ledger. */
+  readonly all?: boolean | undefined;
+  readonly timeoutMs?: number | undefined;
+}
+
+export interface Swept {
+  readonly compared: number;
+  /** Missing rows that were put on the queue. */
+  readonly enqueued: number;
+  /** False: more than can be on the queue at a time is missing; the rest follows when workers have merged this. */
+  readonly isComplete: boolean;
+  readonly tookMs: number;
+}
+
+const defaultTimeoutMs = 300_000;
+
+/**
+ * One round of the sweep now: by the process that leads, or, where none does, by this one.
+ *
+ * @throws EmendError `timed_out`
+ */
+export async function sweepNow(options: SweepNowOptions): Promise<Swept> {
+  const { config, all = false, timeoutMs = defaultTimeoutMs } = options;
+  const startedAt = performance.now();
+  const store = await openStore(config, { role: 'sweep', max: 2 });
+  const source = createSweepSource(config);
+  try {
+    const install = await requireInstall(store);
+    return await withQueue(config, install, (queue) =>
+      withClient(store, async (client) => {
+        const askedAt = await askForSweep(client, { all });
+        let leader: Leader | undefined;
+        while (!(await isAnswered(client, askedAt))) {
+          if (performance.now() - startedAt > timeoutMs) throw timedOut();
+          leader ??= await lead(config, { source, client, queue });
+          const round = await leader?.tick();
+          if (round && !round.goesOn && !round.isComplete) break;
+          if (!round) await sleep(100);
+        }
+        const isComplete = await isAnswered(client, askedAt);
+        return {
+          ...(await readCounts(client)),
+          isComplete,
+          tookMs: Math.round(performance.now() - startedAt),
+        };
+      }),
+    );
+  } finally {
+    // with the session goes the lead
+    await Promise.all([source.end(), store.end()]);
+  }
+}
+
+async function lead(
+  config: ResolvedConfig,
+  { source, client, queue }: { source: Pool; client: PoolClient; queue: Queue },
+): Promise<Leader | undefined> {
+  if (!(await takeLead(client))) return undefined;
+  const log = createLogger({ level: 'silent' });
+  const { signal } = new AbortController();
+  return createLeader(
+    {
+      source,
+      store: client,
+      queue,
+      targets: config.targets.map(({ name }) => name),
+      ...config.capture,
+      tuning: defaultTuning,
+      signal,
+    },
+    log,
+  );
+}
+
+async function readCounts(client: PoolClient): Promise<{ compared: number; enqueued: number }> {
+  const { rows } = await client.query<{ compared: string; enqueued: string }>(
+    `select compared::text as compared, enqueued::text as enqueued from emend.sweep_round`,
+  );
+  return { compared: Number(rows[0]!.compared), enqueued: Number(rows[0]!.enqueued) };
+}
+
+function timedOut(): EmendError {
+  return new EmendError('timed_out', 'the sweep has not answered yet', {
+    remedy: 'See emend status, and the log of the workers; it goes on by itself.',
+  });
+}

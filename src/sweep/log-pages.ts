@@ -1,0 +1,114 @@
+import type { ClientBase, Pool } from 'pg';
+import { literal, qualified } from '../db/identifier.ts';
+
+/** A row's place in the order of the sweep: by transaction, then by id, over all logs. */
+export interface Place {
+  readonly xid: bigint;
+  readonly id: bigint;
+}
+
+export interface LogRow extends Place {
+  readonly target: string;
+}
+
+/** The place in front of a transaction's first row. */
+export function startOf(xid: bigint): Place {
+  return { xid, id: -(2n ** 63n) };
+}
+
+export function laterOf(one: Place, other: Place): Place {
+  const isLater = one.xid > other.xid || (one.xid === other.xid && one.id > other.id);
+  return isLater ? one : other;
+}
+
+export interface SourceNow {
+  /** System identifier and timeline: transaction ids of one mean nothing in another. */
+  readonly identity: string;
+  /** Every transaction below it has ended: all of its rows that ever will be visible are so in any later snapshot. */
+  readonly horizon: bigint;
+  /** No transaction from here on has ended yet. Above the horizon while one that has written is open, anywhere in the cluster. */
+  readonly next: bigint;
+}
+
+/** To be asked before the rows are read. Afterwards, a row that committed in between could be taken for one that never was. */
+export async function readSourceNow(source: Pool | ClientBase): Promise<SourceNow> {
+  const { rows } = await source.query<{ identity: string; xmin: string; xmax: string }>(
+    `select system.system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as identity,
+            pg_snapshot_xmin(pg_current_snapshot())::text as xmin,
+            pg_snapshot_xmax(pg_current_snapshot())::text as xmax
+     from pg_control_system() as system`,
+  );
+  const { identity, xmin, xmax } = rows[0]!;
+  return { identity, horizon: BigInt(xmin), next: BigInt(xmax) };
+}
+
+/** The greatest `_id` of each log, or null for an empty one. */
+export async function readLastIds(
+  source: Pool | ClientBase,
+  targets: readonly string[],
+): Promise<Map<string, bigint | null>> {
+  const { rows } = await source.query<{ target: string; id: string | null }>(
+    targets
+      .map((target) => `select ${literal(target)} as target, max(_id)::text as id from ${logOf(target)}`)
+      .join(' union all '),
+  );
+  return new Map(rows.map(({ target, id }) => [target, id === null ? null : BigInt(id)]));
+}
+
+/** The part of a log that a page may come from: after a place, and up to a transaction (exclusive) or an id (inclusive). */
+export interface Stretch {
+  readonly target: string;
+  readonly after: Place;
+  readonly end: { readonly belowXid: bigint } | { readonly upToId: bigint };
+}
+
+/** The next rows of several logs in one order, by the index on `(_xid, _id)`. */
+export async function readPage(
+  source: Pool | ClientBase,
+  stretches: readonly Stretch[],
+  limit: number,
+): Promise<LogRow[]> {
+  const values: string[] = [String(limit)];
+  const parameter = (value: bigint): string => `$${values.push(String(value))}`;
+  const branches = stretches.map(({ target, after, end }) => {
+    const ends =
+      'belowXid' in end
+        ? `_xid < ${parameter(end.belowXid)}::xid8`
+        : `_id <= ${parameter(end.upToId)}::bigint`;
+    return `(select ${literal(target)} as target, _xid, _id
+             from ${logOf(target)}
+             where _backfill is null
+               and (_xid, _id) > (${parameter(after.xid)}::xid8, ${parameter(after.id)}::bigint)
+               and ${ends}
+             order by _xid, _id
+             limit $1::bigint)`;
+  });
+  const { rows } = await source.query<{ target: string; xid: string; id: string }>(
+    `select target, _xid::text as xid, _id::text as id
+     from (${branches.join('\n union all ')}) as log
+     order by log._xid, log._id
+     limit $1::bigint`,
+    values,
+  );
+  return rows.map(({ target, xid, id }) => ({ target, xid: BigInt(xid), id: BigInt(id) }));
+}
+
+/** Whole rows of one log as the server's own text (law 9: the session is pinned), by `_id`. */
+export async function readRows(
+  source: Pool | ClientBase,
+  target: string,
+  ids: readonly bigint[],
+): Promise<{ columns: string[]; rows: Map<bigint, Record<string, string | null>> }> {
+  const { fields, rows } = await source.query<Record<string, string | null>>(
+    `select * from ${logOf(target)} where _id = any($1::bigint[])`,
+    [ids.map(String)],
+  );
+  return {
+    columns: fields.map(({ name }) => name),
+    rows: new Map(rows.map((row) => [BigInt(row['_id']!), row])),
+  };
+}
+
+function logOf(target: string): string {
+  return qualified('corrections', target);
+}

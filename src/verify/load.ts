@@ -1,0 +1,219 @@
+import type { ClientBase, Pool } from 'pg';
+import { periodColumns, statedColumns } from '../change/target.ts';
+import type { Column, Target } from '../change/target.ts';
+import { ident, identList } from '../db/identifier.ts';
+import { logTable } from '../log/log-columns.ts';
+import { sameKey } from '../store/equality.ts';
+import { ownObject, targetTable } from '../store/names.ts';
+import { openEnd, toAxis } from '../store/period-form.ts';
+import { askedArrays, askedKeys, keyColumns, logColumnNames, valueTexts } from './workspace.ts';
+import type { Examined } from './workspace.ts';
+
+/** Log rows fetched at a time: some megabytes. */
+const pageRows = 5_000;
+
+/**
+ * Brings both sides into the workspace: what the log, the baseline and the ledger say, and what the store has.
+ * The log is read in pages of its primary key, without a long transaction that would hold the source's horizon back: what
+ * was told by now was committed before now.
+ *
+ * @returns how many corrections there are
+ */
+export async function load(
+  source: Pool,
+  examined: Examined,
+  onProgress: (rows: number) => void,
+): Promise<number> {
+  const { client, target } = examined;
+  const claim = claimSql(target);
+  const columns = logColumnNames(target);
+  const idPlace = columns.indexOf('_id');
+  let after: string | null = null;
+  let read = 0;
+  for (;;) {
+    const rows = await readPage(source, examined, columns, after);
+    if (rows.length === 0) break;
+    const arrays = columns.map((_, place) => rows.map((row) => row[place] ?? null));
+    await client.query(claim, [examined.until, ...arrays]);
+    await client.query(gapSql, [
+      target.name,
+      ...['_id', '_nonce', '_backfill'].map((name) => arrays[columns.indexOf(name)]),
+    ]);
+    after = rows.at(-1)![idPlace]!;
+    read += rows.length;
+    onProgress(read);
+  }
+  await loadBaseline(examined);
+  await loadStored(examined);
+  await client.query(backfillGapSql);
+  if (examined.keys === null) await client.query(notInLogSql, [target.name, examined.until]);
+  await client.query('create index on pg_temp.verify_claim (bucket)');
+  await client.query('create index on pg_temp.verify_stored (bucket)');
+  await client.query('analyze pg_temp.verify_claim, pg_temp.verify_stored');
+  const { rows } = await client.query<{ claims: string }>(
+    'select count(*) as claims from pg_temp.verify_claim',
+  );
+  return Number(rows[0]!.claims);
+}
+
+async function readPage(
+  source: Pool,
+  { target, keys }: Examined,
+  columns: readonly string[],
+  after: string | null,
+): Promise<(string | null)[][]> {
+  const asked =
+    keys === null
+      ? ''
+      : `join (select distinct ${askedKeys(target)} from ${askedArrays(target, 2)}) as asked on ${sameKey(target.key, 'l', 'asked')}`;
+  const { rows } = await source.query<(string | null)[]>({
+    text: `
+      select ${identList(columns, 'l')}
+      from ${logTable(target)} l ${asked}
+      where $1::bigint is null or l._id > $1::bigint
+      order by l._id
+      limit ${pageRows}`,
+    values: [after, ...(keys ?? [])],
+    rowMode: 'array',
+  });
+  return rows;
+}
+
+/**
+ * Rows of the log that the ledger has, with K. Parameters: the time up to which, then the columns of the log. Only these are
+ * cast: a row that was set aside may be one that no cast takes.
+ */
+function claimSql(target: Target): string {
+  const names = logColumnNames(target);
+  const arrays = names.map((_, index) => `$${index + 2}::text[]`).join(', ');
+  const cast = (column: Column) => `a.${ident(column.name)}::${column.baseType}`;
+  const isStated = (column: Column) => statedColumns(target).includes(column);
+  return `
+    insert into pg_temp.verify_claim
+    select ${keyColumns(target, cast)}, l._id, a._op, ${period(target, (column) => (isStated(column) ? cast(column) : null))},
+      ${target.version ? cast(target.version) : 'null'}, ${valueTexts(target, 'a._op', 'a._backfill', cast)}, l.told_at, u.told_at
+    from unnest(${arrays}) as a (${identList(names)})
+    join emend.ledger l on l._id = a._id::bigint and l.dismissed is null and l.told_at <= $1::timestamptz
+    left join emend.undone u on u._id = l._id and u.told_at <= $1::timestamptz`;
+}
+
+/** In the axis form; an end that the log left out is open. Facts: one instant. */
+function period(target: Target, cast: (column: Column) => string | null): string {
+  if (target.kind === 'facts') return '0, 1';
+  const [from, to] = periodColumns(target).map(cast);
+  return `${from}, ${to ? `coalesce(${toAxis(target.period, to)}, ${openEnd(target.period)})` : 'null'}`;
+}
+
+/** Parameters: the target's name, then ids, nonces and backfills of log rows. */
+const gapSql = `
+    insert into pg_temp.verify_gap
+    select case when l._id is not null then 'other_nonce' when a.backfill is null then 'not_merged' else 'in_backfill' end, a.id
+    from unnest($2::bigint[], $3::bigint[], $4::text[]) as a (id, nonce, backfill)
+    left join emend.ledger l on l._id = a.id
+    where case
+      when l._id is null then not exists (select from emend.dead_letter d where d._id = a.id)
+      else l._nonce <> a.nonce or l.target <> $1
+    end`;
+
+/** Rows of a backfill wait until they are asked for; but where the store has something of them, the ledger has to have them. */
+const backfillGapSql = `
+  with told as (
+    update pg_temp.verify_gap g set kind = 'not_merged'
+    where g.kind = 'in_backfill' and exists (select from pg_temp.verify_stored s where s.id = g.id)
+    returning g.id
+  )
+  delete from pg_temp.verify_gap g where g.kind = 'in_backfill' and g.id not in (select id from told)`;
+
+const notInLogSql = `
+  insert into pg_temp.verify_gap
+  select 'not_in_log', l._id
+  from emend.ledger l
+  where l.target = $1 and l.dismissed is null and l.told_at <= $2::timestamptz
+    and not exists (select from pg_temp.verify_claim c where c.id = l._id)`;
+
+/** Adopted rows are in no log. Columns that came later are not in the baseline. */
+async function loadBaseline({ client, target, until, keys }: Examined): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(
+    `select attname as name from pg_attribute where attrelid = to_regclass($1) and attnum > 0 and not attisdropped`,
+    [ownObject(target, 'baseline')],
+  );
+  if (rows.length === 0) return;
+  const known = new Set(rows.map(({ name }) => name));
+  const cast = (column: Column) => (known.has(column.name) ? `s.${ident(column.name)}` : null);
+  const bounds = target.kind === 'facts' ? '0, 1' : periodColumns(target).map(cast).join(', ');
+  const version = target.version && cast(target.version);
+  await client.query(
+    `insert into pg_temp.verify_claim
+     select ${keyColumns(target, (column) => `s.${ident(column.name)}::${column.baseType}`)}, s._version, 'upsert', ${bounds}, ${version ?? 'null'},
+       ${valueTexts(target, `'upsert'`, 'null', cast)}, t.known_since, u.told_at
+     from ${from(target, ownObject(target, 'baseline'), keys !== null)}
+     join emend.target t on t.name = $1 and t.known_since <= $2::timestamptz
+     left join emend.undone u on u._id = s._version and u.told_at <= $2::timestamptz`,
+    [target.name, until],
+  );
+}
+
+/**
+ * All tables in one statement, so as of one moment. What was told later is left out, and what stood then stands, whatever
+ * became of it since.
+ */
+async function loadStored({ client, target, until, keys }: Examined): Promise<void> {
+  const own = (suffix: 'history' | 'tombstone' | 'shadow') => ownObject(target, suffix);
+  const none = 'null::timestamptz';
+  const parts = [
+    part(target, targetTable(target), `'upsert'`, `'infinity'::timestamptz`, 'null', keys !== null),
+    part(target, own('history'), `'upsert'`, 's._known_to', 'null', keys !== null),
+    part(target, own('tombstone'), 's._op', 's._known_to', 'null', keys !== null),
+    part(target, own('shadow'), 's._op', none, `'shadow'`, keys !== null),
+  ];
+  await client.query(
+    `insert into pg_temp.verify_stored
+     select p.bucket, ${target.key.map((_, index) => `p.k${index}`).join(', ')}, p.key,
+       coalesce(p.place, case when p.op <> 'upsert' then 'tombstone' when p.still then 'target' else 'history' end),
+       p.id, p.op, p.f, p.t, p.vals, p.known_from, case when p.still then 'infinity' else p.known_to end, p.in_table, p.at_row
+     from (
+       select *, known_to > $1::timestamptz or known_to = 'infinity' as still
+       from (${parts.join('\n union all \n')}) as told (bucket, ${target.key.map((_, index) => `k${index}`).join(', ')}, key, id, op, f, t, vals, known_from, known_to, place, in_table, at_row)
+       where known_from <= $1::timestamptz
+     ) as p`,
+    [until],
+  );
+}
+
+function part(
+  target: Target,
+  table: string,
+  op: string,
+  knownTo: string,
+  place: string,
+  asked: boolean,
+): string {
+  const isTombstone = table === ownObject(target, 'tombstone');
+  const column = ({ name, baseType }: Column) => `s.${ident(name)}::${baseType}`;
+  const bounds = periodColumns(target).map((each) => `s.${ident(each.name)}`);
+  if (target.kind === 'facts') bounds.push('0', '1');
+  else if (table === targetTable(target)) bounds[1] = toAxis(target.period, bounds[1]!);
+  const cast = (each: Column) => (isTombstone && each !== target.version ? null : column(each));
+  return `
+    select ${keyColumns(target, column)}, s._version, ${op}, ${bounds.join(', ')}, ${valueTexts(target, op, 's._backfill', cast)},
+      s._known_from, ${knownTo}, ${place}::text, s.tableoid, s.ctid
+    from ${from(target, table, asked)}`;
+}
+
+function from(target: Target, table: string, asked: boolean): string {
+  return asked ? `pg_temp.verify_asked q join ${table} s on ${sameKey(target.key, 's', 'q')}` : `${table} s`;
+}
+
+/** Drops from the gaps what was merged or set aside since. */
+export async function forgetClosedGaps(client: ClientBase): Promise<number> {
+  const { rows } = await client.query<{ open: string }>(
+    `with closed as (
+       delete from pg_temp.verify_gap g
+       where g.kind = 'not_merged'
+         and (exists (select from emend.ledger l where l._id = g.id) or exists (select from emend.dead_letter d where d._id = g.id))
+       returning 1
+     )
+     select (select count(*) from pg_temp.verify_gap where kind = 'not_merged') - (select count(*) from closed) as open`,
+  );
+  return Number(rows[0]!.open);
+}

@@ -1,0 +1,158 @@
+import type { ClientBase, Pool } from 'pg';
+import { periodColumns } from '../change/target.ts';
+import type { Target } from '../change/target.ts';
+import { ident, identList } from '../db/identifier.ts';
+import { withTransaction } from '../db/transaction.ts';
+import { logTable } from '../log/log-columns.ts';
+import { lockBuckets } from '../merge/lock-buckets.ts';
+import { ownObject, targetTable } from '../store/names.ts';
+import { fromAxis } from '../store/period-form.ts';
+import { compare } from './compare.ts';
+import { load } from './load.ts';
+import { openWorkspace } from './workspace.ts';
+import type { Examined, KeyTexts } from './workspace.ts';
+
+/**
+ * Makes what the store has of these keys equal to what log and ledger say, in one transaction under their bucket locks:
+ * target, history, tombstones and shadows, each row with the times of belief that it had. No time of belief is new, for
+ * nothing new is told: answers about the past become again what they were before the damage.
+ *
+ * Left alone: keys with rows whose correction the ledger has and the log has not (or the baseline has not). The store's are
+ * the only ones then.
+ *
+ * @returns how many rows were put back or taken out
+ */
+export async function repairKeys(source: Pool, store: Pool, target: Target, keys: KeyTexts): Promise<number> {
+  return withTransaction(store, async (client) => {
+    const { rows } = await client.query<{ number: string }>(
+      `select number from emend.target where name = $1`,
+      [target.name],
+    );
+    const columns = target.key.map(({ name }) => name);
+    await lockBuckets(client, target, Number(rows[0]!.number), {
+      target: target.name,
+      columns,
+      values: keys,
+    });
+    // no merge of these keys is under way now, so nothing is too recent
+    const examined: Examined = { client, target, until: 'infinity', keys };
+    let claims = await prepare(source, examined);
+    if ((await restoreLedger(source, examined)) > 0) claims = await prepare(source, examined);
+    await compare(examined, claims, () => {});
+    await spareOrphans(source, examined);
+    return apply(client, target);
+  });
+}
+
+async function prepare(source: Pool, examined: Examined): Promise<number> {
+  await openWorkspace(examined);
+  return load(source, examined, () => {});
+}
+
+/**
+ * A log row that the ledger lost, though the store has its effect, would be merged a second time (law 6). When it was told
+ * is known: whatever it became then, a piece or a shadow, bears that time.
+ */
+async function restoreLedger(source: Pool, { client, target }: Examined): Promise<number> {
+  const { rows } = await client.query<{ id: string; told_at: string }>(
+    `select g.id, min(s.known_from) as told_at
+     from pg_temp.verify_gap g
+     join pg_temp.verify_stored s on s.id = g.id
+     where g.kind = 'not_merged'
+     group by g.id`,
+  );
+  if (rows.length === 0) return 0;
+  const own = ['_id', '_nonce', '_recorded_at', '_backfill', '_actor', '_reason'];
+  const { rows: logged } = await source.query<Record<string, string | null>>(
+    `select ${identList(own)} from ${logTable(target)} where _id = any($1::bigint[])`,
+    [rows.map(({ id }) => id)],
+  );
+  const toldAt = new Map(rows.map(({ id, told_at }) => [id, told_at]));
+  await client.query(
+    `insert into emend.ledger (${identList(own)}, target, told_at)
+     select a._id, a._nonce, a._recorded_at, a._backfill, a._actor, a._reason, $1, a.told_at
+     from unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::text[], $6::text[], $7::text[], $8::timestamptz[])
+       as a (${identList(own)}, told_at)`,
+    [
+      target.name,
+      ...own.map((name) => logged.map((row) => row[name])),
+      logged.map((row) => toldAt.get(row['_id']!)),
+    ],
+  );
+  return logged.length;
+}
+
+async function spareOrphans(source: Pool, { client, target }: Examined): Promise<void> {
+  const { rows } = await client.query<{ id: string }>(
+    `select distinct s.id
+     from pg_temp.verify_stored s
+     where not exists (select from pg_temp.verify_claim c where c.id = s.id)
+       and (s.id < 0 or exists (select from emend.ledger l where l._id = s.id and l.target = $1 and l.dismissed is null))`,
+    [target.name],
+  );
+  if (rows.length === 0) return;
+  const ids = rows.map(({ id }) => id);
+  const logged = await source.query<{ id: string }>(
+    `select _id as id from ${logTable(target)} where _id = any($1::bigint[])`,
+    [ids],
+  );
+  const ofOthers = new Set(logged.rows.map(({ id }) => id));
+  await client.query(
+    `delete from pg_temp.verify_difference d
+     where d.key in (select s.key from pg_temp.verify_stored s where s.id = any($1::bigint[]))`,
+    [ids.filter((id) => !ofOthers.has(id))],
+  );
+}
+
+/** What has to go, goes first, or a unique index would see both. */
+async function apply(client: ClientBase, target: Target): Promise<number> {
+  let rows = 0;
+  for (const place of places) {
+    const table = place === 'target' ? targetTable(target) : ownObject(target, place);
+    const gone = await client.query(
+      `delete from ${table} t
+       using pg_temp.verify_difference d
+       where d.place = $1 and t.tableoid = d.in_table and t.ctid = d.at_row`,
+      [place],
+    );
+    rows += gone.rowCount ?? 0;
+  }
+  for (const place of places) {
+    const put = await client.query(insertSql(target, place), [place]);
+    rows += put.rowCount ?? 0;
+  }
+  return rows;
+}
+
+const places = ['target', 'history', 'tombstone', 'shadow'] as const;
+
+function insertSql(target: Target, place: (typeof places)[number]): string {
+  const columns: [name: string, sql: string][] = [
+    ...target.key.map(({ name, type }, index): [string, string] => [name, `d.key[${index + 1}]::${type}`]),
+    ...periodColumns(target).map(({ name }, index): [string, string] => [
+      name,
+      index === 0 ? 'd.log_from' : end(),
+    ]),
+    ...target.values.flatMap((column, index): [string, string][] =>
+      place !== 'tombstone' || column === target.version
+        ? [[column.name, `d.log_vals[${index + 1}]::${column.type}`]]
+        : [],
+    ),
+    ['_version', 'd.id'],
+    ['_known_from', 'd.log_known_from'],
+    ['_backfill', `d.log_vals[${target.values.length + 1}]`],
+  ];
+  if (place === 'history' || place === 'tombstone') columns.push(['_known_to', 'd.log_known_to']);
+  if (place === 'tombstone' || place === 'shadow') columns.push(['_op', 'd.log_op']);
+  return `
+    insert into ${place === 'target' ? targetTable(target) : ownObject(target, place)} (${columns.map(([name]) => ident(name)).join(', ')})
+    select ${columns.map(([, sql]) => sql).join(', ')}
+    from pg_temp.verify_difference d
+    where d.place = $1 and d.log_op is not null`;
+
+  function end(): string {
+    return target.kind === 'timeline' && place === 'target'
+      ? fromAxis(target.period, 'd.log_to')
+      : 'd.log_to';
+  }
+}

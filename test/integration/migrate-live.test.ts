@@ -1,0 +1,54 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { defineConfig, timeline } from '../../src/config/define-config.ts';
+import { migrate } from '../../src/pipeline/migrate.ts';
+import { createInstall } from '../support/install.ts';
+import type { Install } from '../support/install.ts';
+
+const { targets } = defineConfig({
+  targets: { prices: timeline('public.prices', { key: ['product'], period: ['valid_from', 'valid_to'] }) },
+});
+
+describe('a column that is added while everything runs', () => {
+  let install: Install;
+  beforeAll(async () => {
+    install = await createInstall('migrate live', {
+      ddl: `create table public.prices (product text not null, valid_from date not null, valid_to date not null, price numeric)`,
+      targets,
+    });
+    await install.start();
+  });
+
+  const write = (columns: string, values: string) =>
+    install.source.query(
+      `insert into corrections.prices (product, valid_from, ${columns}) values ('A', ${values})`,
+    );
+  const rows = async (sql: string) => (await install.store.query(sql)).rows;
+
+  it('needs no restart: workers take it up, rows written before it get its default, and history keeps its values', async () => {
+    await write('price', `'2020-01-01', 1`);
+    await install.wait();
+    await install.store.query(`alter table public.prices add column unit text not null default 'kg'`);
+    // the log does not have the column yet
+    await write('price', `'2020-02-01', 2`);
+    await install.wait();
+    await migrate({ config: install.config, print: false });
+    await write('price, unit', `'2020-03-01', 3, 'lb'`);
+    await write('price', `'2020-04-01', 4`);
+    await install.wait();
+    await write('price, unit', `'2020-03-15', 5, 'oz'`);
+    await install.wait();
+    expect(await rows(`select valid_from, price, unit from public.prices order by 1`)).toEqual([
+      { valid_from: '2020-01-01', price: '1', unit: 'kg' },
+      { valid_from: '2020-02-01', price: '2', unit: 'kg' },
+      { valid_from: '2020-03-01', price: '3', unit: 'lb' },
+      { valid_from: '2020-03-15', price: '5', unit: 'oz' },
+    ]);
+    expect(
+      await rows(`select valid_from, price, unit from emend.prices_history where price in (3, 4) order by 2`),
+    ).toEqual([
+      { valid_from: '2020-03-01', price: '3', unit: 'lb' },
+      { valid_from: '2020-04-01', price: '4', unit: 'kg' },
+    ]);
+    expect(await rows(`select unit from emend.prices_at('2020-03-10')`)).toEqual([{ unit: 'lb' }]);
+  });
+});

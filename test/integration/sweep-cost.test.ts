@@ -1,0 +1,80 @@
+import type { Pool } from 'pg';
+import { expect, it } from 'vitest';
+import { facts } from '../../src/config/define-config.ts';
+import { eventually } from '../support/eventually.ts';
+import { createInstall } from '../support/install.ts';
+import { createSweep } from '../support/sweep.ts';
+
+const ddl = `create table public.orders (id integer primary key, amount integer not null)`;
+const targets = { orders: facts('public.orders', { key: ['id'] }) };
+const merged = 1_000_000;
+
+interface Reads {
+  readonly scans: number;
+  readonly rows: number;
+  readonly wholeScans: number;
+}
+
+/** What the server has counted of reads of a table. */
+async function readsOf(database: Pool, table: string): Promise<Reads> {
+  const { rows } = await database.query<{ scans: string; rows: string; whole: string }>(
+    `select (select sum(idx_scan) from pg_stat_user_indexes where relid = $1::regclass)::text as scans,
+            (select sum(idx_tup_read) from pg_stat_user_indexes where relid = $1::regclass)::text as rows,
+            (select seq_scan from pg_stat_user_tables where relid = $1::regclass)::text as whole`,
+    [table],
+  );
+  const [counted] = rows;
+  return { scans: Number(counted!.scans), rows: Number(counted!.rows), wholeScans: Number(counted!.whole) };
+}
+
+it('a round reads what is new, and not the million rows that are merged', async () => {
+  const { source, store, ...install } = await createInstall('sweep cost', { ddl, targets });
+  await source.query(
+    `insert into corrections.orders (id, amount) select i, i from generate_series(1, ${merged}) as i`,
+  );
+  await store.query(
+    `insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at)
+     select i, 'orders', now(), 1, now() from generate_series(1, ${merged}) as i`,
+  );
+  for (const [database, table] of [
+    [source, 'corrections.orders'],
+    [store, 'emend.ledger'],
+  ] as const)
+    await database.query(`vacuum analyze ${table}`);
+
+  const first = await createSweep({ source, store, ...install });
+  let compared = 0;
+  await eventually(
+    async () => {
+      const round = await first.tick();
+      compared += round?.compared ?? 0;
+      expect(round).toMatchObject({ isComplete: true, missing: 0 });
+    },
+    { timeoutMs: 45_000 },
+  );
+  expect(compared).toBe(merged);
+  await first.leave();
+
+  const before = {
+    log: await readsOf(source, 'corrections.orders'),
+    ledger: await readsOf(store, 'emend.ledger'),
+  };
+  const sweep = await createSweep({ source, store, ...install });
+  await source.query(
+    `insert into corrections.orders (id, amount) select i, i from generate_series(1, 100) as i`,
+  );
+  // sessions tell what they read about once a second
+  await eventually(async () => {
+    await sweep.tick();
+    const log = await readsOf(source, 'corrections.orders');
+    const ledger = await readsOf(store, 'emend.ledger');
+    expect(log.scans).toBeGreaterThan(before.log.scans + 10);
+    expect(ledger.scans).toBeGreaterThan(before.ledger.scans + 10);
+  });
+  const log = await readsOf(source, 'corrections.orders');
+  const ledger = await readsOf(store, 'emend.ledger');
+  expect(log.wholeScans).toBe(before.log.wholeScans);
+  expect(ledger.wholeScans).toBe(before.ledger.wholeScans);
+  expect(log.rows - before.log.rows).toBeLessThan((log.scans - before.log.scans) * 101);
+  expect(ledger.rows - before.ledger.rows).toBeLessThan((ledger.scans - before.ledger.scans) * 2);
+});
