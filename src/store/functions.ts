@@ -51,9 +51,9 @@ function validAt({ period }: TimelineTarget): string {
   return `${ident(period.from.name)} <= $1 and $1 < ${toAxis(period, ident(period.to.name))}`;
 }
 
-/** Law 4: only a settled time has an answer. */
+/** Law 4: only a settled time has an answer. As a sub-select it is asked once a statement; a left join asked it once a row. */
 function knownAt(target: Target, parameter: string): string {
-  return `_known_from <= ${parameter} and ${parameter} < _known_to and emend.require_known(${parameter}, ${literal(target.name)})`;
+  return `_known_from <= ${parameter} and ${parameter} < _known_to and (select emend.require_known(${parameter}, ${literal(target.name)}))`;
 }
 
 function define(
