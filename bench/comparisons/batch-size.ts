@@ -12,10 +12,11 @@ const facts = (batchRows: number) => `facts, batches of ${batchRows}`;
 export const batchSize: Comparison = {
   name: 'batch-size',
   title: 'Merging batches of several sizes',
-  measure: (server, { keys, batchRows: _, rowsPerRound, ...rounds }) => {
+  measure: (server, { keys, rowsPerRound, warmUp, rounds }) => {
     const corrections = correctionsOf(keys, createRandom(4));
     return measure(server, {
-      ...rounds,
+      warmUp,
+      rounds,
       contestants: sizes.flatMap((batchRows) => {
         // small batches take long, and the figures are per row
         const batches = {

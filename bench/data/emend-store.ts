@@ -22,7 +22,7 @@ export interface Layout {
 export interface EmendStore {
   readonly pool: Pool;
   readonly handle: Handle;
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 /** A copy of the layout, with the merge and the clock that a worker of `emend start` runs. */

@@ -13,7 +13,7 @@ export interface Measurement<Work> {
   readonly warmUp: number;
   readonly rounds: number;
   /** The same for all. */
-  work(round: number): Work;
+  readonly work: (round: number) => Work;
 }
 
 /** Runs the contestants in turn, round by round: what disturbs the machine for a while disturbs them all. */
