@@ -29,7 +29,8 @@ if (unknown.length > 0) {
 }
 
 const results: Result[] = [];
-const server = await startBenchServer(fileURLToPath(new URL('../.emend/bench', import.meta.url)));
+const dataDir = fileURLToPath(new URL('../.emend/bench', import.meta.url));
+const server = await startBenchServer(dataDir, quick ? 'wal_log' : 'file_copy');
 const about = {
   date: new Date().toISOString(),
   quick,

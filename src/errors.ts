@@ -28,6 +28,7 @@ const dispositions = {
   source_unavailable: 'retry',
   store_unavailable: 'retry',
   timed_out: 'retry',
+  reference_missing: 'retry',
   not_migrated: 'manual',
   slot_missing: 'manual',
   slot_lost: 'manual',

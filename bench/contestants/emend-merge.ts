@@ -34,11 +34,13 @@ export function emendMerge(name: string, work: EmendWork): Contestant<Correction
           expected.add(corrections);
           ledger.rows += corrections.length;
           ledger.lastId = corrections.at(-1)!.id;
+          const clock = store.startClock();
           return {
             rows: corrections.length,
             run: async () => {
               for (const batch of batches) await store.handle(batch, noAbort);
             },
+            rest: () => clock.stop(),
           };
         },
         verify: async () => {

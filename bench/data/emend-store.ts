@@ -5,6 +5,7 @@ import { createPool } from '../../src/db/pool.ts';
 import { withClient } from '../../src/db/transaction.ts';
 import { createMerge, mergeSettings } from '../../src/merge/merge.ts';
 import { startClock } from '../../src/store/clock.ts';
+import type { Clock } from '../../src/store/clock.ts';
 import { resolveTargets } from '../../src/store/resolve-targets.ts';
 import { createStore, silentLog } from '../../test/support/store.ts';
 import type { BenchServer } from '../harness/server.ts';
@@ -22,21 +23,22 @@ export interface Layout {
 export interface EmendStore {
   readonly pool: Pool;
   readonly handle: Handle;
+  /** Starts the clock that a worker runs beside the merge. It commits all the time, so it rests while others are measured. */
+  startClock(): Clock;
   readonly close: () => Promise<void>;
 }
 
-/** A copy of the layout, with the merge and the clock that a worker of `emend start` runs. */
+/** A copy of the layout, with the merge that a worker of `emend start` runs. */
 export async function openEmendStore(server: BenchServer, layout: Layout): Promise<EmendStore> {
   const url = await server.copyOf(layout.name, (template) => fill(template, layout));
   const pool = createPool({ url, applicationName: 'emend bench', settings: mergeSettings });
   const targets = await withClient(pool, (client) => resolveTargets(client, [layout.declaration]));
   const handle = await createMerge({ pool, targets, log: silentLog });
-  const clock = startClock(pool, silentLog);
   return {
     pool,
     handle,
+    startClock: () => startClock(pool, silentLog),
     close: async () => {
-      await clock.stop();
       await pool.end();
       await server.drop(url);
     },

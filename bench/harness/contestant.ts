@@ -18,4 +18,6 @@ export interface OpenContestant<Work> {
 export interface Timed {
   readonly rows: number;
   run(): Promise<void>;
+  /** What has to be over before another contestant's turn. Not timed. */
+  rest?(): Promise<void>;
 }

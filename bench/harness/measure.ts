@@ -1,4 +1,4 @@
-import type { Contestant } from './contestant.ts';
+import type { Contestant, Timed } from './contestant.ts';
 import type { BenchServer } from './server.ts';
 
 /** Microseconds a row, one figure a round. The figures of one round, of all contestants, belong together: ratios pair them. */
@@ -30,9 +30,7 @@ export async function measure<Work>(
       const ofRound = work(round);
       for (const contestant of turned(open, round)) {
         const timed = contestant.prepare(ofRound);
-        const start = performance.now();
-        await timed.run();
-        const microseconds = (performance.now() - start) * 1000;
+        const microseconds = await microsecondsOf(timed);
         if (round >= warmUp) contestant.figures.push(microseconds / timed.rows);
       }
     }
@@ -40,6 +38,16 @@ export async function measure<Work>(
     return open.map(({ name, figures }) => ({ contestant: name, rounds: figures }));
   } finally {
     for (const contestant of open) await contestant.close();
+  }
+}
+
+async function microsecondsOf(timed: Timed): Promise<number> {
+  try {
+    const start = performance.now();
+    await timed.run();
+    return (performance.now() - start) * 1000;
+  } finally {
+    await timed.rest?.();
   }
 }
 

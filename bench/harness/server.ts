@@ -15,7 +15,8 @@ export interface BenchServer {
   stop(): Promise<void>;
 }
 
-export async function startBenchServer(dataDir: string): Promise<BenchServer> {
+/** @param copy `file_copy` does not write a large copy to the log; `wal_log` needs no checkpoint for a small one */
+export async function startBenchServer(dataDir: string, copy: 'file_copy' | 'wal_log'): Promise<BenchServer> {
   const postgres = await startPostgres({ dataDir });
   const admin = new pg.Client({ connectionString: postgres.url() });
   await admin.connect();
@@ -24,8 +25,7 @@ export async function startBenchServer(dataDir: string): Promise<BenchServer> {
 
   async function create(from: string): Promise<string> {
     count += 1;
-    // file_copy: the other strategy writes the whole copy to the log
-    await admin.query(`create database bench_${count} template ${from} strategy file_copy`);
+    await admin.query(`create database bench_${count} template ${from} strategy ${copy}`);
     return `bench_${count}`;
   }
 

@@ -135,11 +135,13 @@ $$;
 --> statement-breakpoint
 -- Corrections that were taken back, one by one. They stay in history, and no fold sees them again.
 create table emend.undone (
-  _id bigint primary key,
+  _id bigint not null,
   target text not null,
   told_at timestamptz not null,
   actor text not null,
-  reason text not null
+  reason text not null,
+  -- the ids of adopted rows, below zero, are each target's own
+  primary key (_id, target)
 );
 --> statement-breakpoint
 -- Law 5: how far each log is known to be in the ledger. Only the leading sweep writes here. It lives beside the ledger, so a

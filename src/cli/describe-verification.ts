@@ -12,13 +12,14 @@ const meanings: Readonly<Record<Difference['kind'] | Gap['kind'], string>> = {
   not_merged:
     'rows of the log that are neither merged nor set aside (they are sent again by the sweep; is a worker running?)',
   not_in_log: 'rows that were merged, and are not in the log: is the source an older state of itself?',
+  not_undone: 'corrections that were asked to be taken back, and are not: run emend undo again',
   other_nonce: 'rows whose number belongs to another row in the log: is the source an older state of itself?',
 };
 
 export function describeVerification(verification: Verification): string {
-  const { target, until, corrections, found, differences, gaps, repaired } = verification;
+  const { target, until, corrections, found, differences, gaps, repaired, repairedFrom } = verification;
   const kinds = Object.entries(found);
-  const mended = repaired === 0 ? [] : [`${repaired} rows were repaired.`];
+  const mended = repaired === 0 ? [] : [`${repaired} rows were repaired:`, '', differenceTable(repairedFrom)];
   const scope = `${corrections} corrections, as believed up to ${until}`;
   if (kinds.length === 0) return [`${target}: as the log says (${scope})`, ...mended].join('\n');
   const shown = differences.length + gaps.length;
@@ -26,6 +27,7 @@ export function describeVerification(verification: Verification): string {
   return [
     `${target}: not as the log says (${scope})`,
     ...mended,
+    ...(mended.length > 0 ? [''] : []),
     ...kinds.map(([kind, count]) => `! ${count} ${kind}: ${meanings[kind as Difference['kind']]}`),
     ...(differences.length > 0 ? ['', differenceTable(differences)] : []),
     ...(gaps.length > 0

@@ -1,5 +1,5 @@
 import type { ClientBase } from 'pg';
-import { ident } from '../db/identifier.ts';
+import { ident, literal } from '../db/identifier.ts';
 import { periodColumns } from '../change/target.ts';
 import type { Target } from '../change/target.ts';
 import { ownObject, targetTable } from '../store/names.ts';
@@ -102,7 +102,7 @@ function explainSql(target: Target): string {
       c._backfill, u.reason as undone_reason
     from corrections c
     left join emend.ledger l on l._id = c._version
-    left join emend.undone u on u._id = c._version and u.told_at <= coalesce($1::timestamptz, 'infinity')
+    left join emend.undone u on u._id = c._version and u.target = ${literal(target.name)} and u.told_at <= coalesce($1::timestamptz, 'infinity')
     where c.covers
     order by ${columns.newestFirst('c')}`;
 }

@@ -1,4 +1,4 @@
-import { ident } from '../db/identifier.ts';
+import { ident, literal } from '../db/identifier.ts';
 import { periodColumns } from '../change/target.ts';
 import type { FactsTarget, Target, TimelineTarget } from '../change/target.ts';
 import { ownObject, targetTable } from '../store/names.ts';
@@ -50,7 +50,7 @@ function visibleCorrections(target: Target): string {
   return `
       select distinct on (p._version) p._op, ${columns.key('p')}${columns.values('p')}, p._version, p._backfill${period}
       from (${everything}) as p
-      where not exists (select from emend.undone u where u._id = p._version)
+      where not exists (select from emend.undone u where u._id = p._version and u.target = ${literal(target.name)})
       order by p._version`;
 }
 

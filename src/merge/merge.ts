@@ -40,26 +40,52 @@ export interface MergeOptions {
 export async function createMerge(options: MergeOptions): Promise<Handle> {
   const prepared = await prepareTargets(options.pool, options.targets, kExpression('$1'));
   return async (batch) => {
-    await mergeParts(options, inLockOrder(prepared, batch), batch);
+    const early = await mergeParts(options, inLockOrder(prepared, batch), batch, 'first');
+    const stillEarly: Part[] = [];
+    for (const part of early) stillEarly.push(...(await mergeParts(options, [part], batch, 'again')));
+    if (stillEarly.length === 0) return;
+    throw new EmendError(
+      'reference_missing',
+      `batch ${batch.id} holds rows of ${stillEarly[0]!.prepared.target.name} that a foreign key keeps out`,
+      { remedy: 'They are tried again for some seconds, then set aside.' },
+    );
   };
 }
+
+/**
+ * A row that a foreign key keeps out may only be early: its partner is in the same batch, or in one at work elsewhere. It is
+ * tried again after the rest of its batch, and with its batch, by the queue, until it is so old; then it is set aside.
+ */
+const foreignKeyViolation = '23503';
+const foreignKeyGraceMs = 10_000;
 
 interface Part {
   readonly prepared: PreparedTarget;
   readonly rows: LogRows;
 }
 
-async function mergeParts(options: MergeOptions, parts: readonly Part[], batch: Batch): Promise<void> {
+/** Returns what may only be early. */
+async function mergeParts(
+  options: MergeOptions,
+  parts: readonly Part[],
+  batch: Batch,
+  turn: 'first' | 'again',
+): Promise<Part[]> {
   const { pool, log } = options;
   try {
     await withTransaction(pool, (client) => mergeInTransaction(client, parts));
+    return [];
   } catch (error) {
     if (verdictOf(error) !== 'halve') throw error;
+    const isForeignKey = sqlState(error) === foreignKeyViolation;
+    if (isForeignKey && turn === 'first' && parts.length === 1) return [...parts];
     const halves = halve(parts);
     if (halves) {
-      for (const half of halves) await mergeParts(options, half, batch);
-      return;
+      const early: Part[] = [];
+      for (const half of halves) early.push(...(await mergeParts(options, half, batch, turn)));
+      return early;
     }
+    if (isForeignKey && Date.now() - batch.committedAtMs < foreignKeyGraceMs) return [...parts];
     const [{ prepared, rows }] = parts as [Part];
     const id = await setAside(pool, prepared.target, rows, error);
     log.error(
@@ -69,8 +95,9 @@ async function mergeParts(options: MergeOptions, parts: readonly Part[], batch: 
         sqlstate: sqlState(error),
         batch: batch.id,
       },
-      'a log row was set aside: it cannot be merged; see emend.dead_letter',
+      'a log row was set aside: it cannot be merged; see emend dead list',
     );
+    return [];
   }
 }
 

@@ -36,8 +36,8 @@ export async function undoCorrection(
     const { rows } = await client.query<{ merged: string; undone: string }>(
       `select
          (exists (select from emend.ledger l where l._id = $1::bigint and l.dismissed is null) or $1::bigint < 0)::text as merged,
-         exists (select from emend.undone u where u._id = $1::bigint)::text as undone`,
-      [id],
+         exists (select from emend.undone u where u._id = $1::bigint and u.target = $2)::text as undone`,
+      [id, target.name],
     );
     if (rows[0]?.merged !== 'true') throw notMerged(target, id);
     if (rows[0].undone === 'true') return null;

@@ -78,10 +78,13 @@ async function readKey(
 
 /** Written once, however often it is asked for. Returns who asked first. */
 async function request(client: ClientBase, target: string, id: string, reason: string): Promise<string> {
-  await client.query(`select pg_advisory_xact_lock(hashtextextended('emend undo ' || $1, 0))`, [id]);
+  await client.query(`select pg_advisory_xact_lock(hashtextextended('emend undo ' || $1 || ' ' || $2, 0))`, [
+    id,
+    target,
+  ]);
   const { rows } = await client.query<{ actor: string }>(
     `with asked as (
-       select _actor from corrections._request where request = 'undo' and details ->> 'undo' = $1
+       select _actor from corrections._request where request = 'undo' and details ->> 'undo' = $1 and details ->> 'target' = $2::text
      ),
      added as (
        insert into corrections._request (request, details, _reason)

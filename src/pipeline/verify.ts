@@ -20,7 +20,7 @@ export interface VerifyRequest {
 }
 
 /** A row that is committed, and not merged after so long, is lost or nobody is merging. */
-const graceMs = 5_000;
+const graceMs = 30_000;
 
 /** Each sort of a slice may stay in memory. */
 const settings = { jit: 'off', work_mem: '64MB' };

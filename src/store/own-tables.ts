@@ -1,5 +1,6 @@
 import type { ClientBase } from 'pg';
 import { readTable } from '../db/catalogue.ts';
+import type { TableInfo } from '../db/catalogue.ts';
 import { ident, identList } from '../db/identifier.ts';
 import type { Statement } from '../db/statement.ts';
 import { periodColumns, userColumns } from '../change/target.ts';
@@ -18,10 +19,12 @@ interface OwnTable {
   readonly indexes: readonly string[];
 }
 
-/** History, shadow and tombstone of a target. Created, or given the columns that the target has gained since. */
+/** History, shadow and tombstone of a target. Created, or given the columns that the target has gained since; the baseline too. */
 export async function planOwnTables(client: ClientBase, target: Target): Promise<Statement[]> {
   const statements: Statement[] = [];
   for (const table of ownTables(target)) statements.push(...(await planOwnTable(client, target, table)));
+  const baseline = await readTable(client, 'emend', `${target.name}_baseline`);
+  if (baseline) statements.push(...planColumns(target, 'baseline', baseline, userColumns(target)));
   return statements;
 }
 
@@ -99,24 +102,38 @@ async function planOwnTable(client: ClientBase, target: Target, table: OwnTable)
       })),
     ];
   }
-  const statements: Statement[] = [];
-  for (const column of table.columns) {
+  return planColumns(target, table.suffix, existing, table.columns);
+}
+
+/**
+ * What is recorded gets the default of a new column, as the rows of the target and of the log do: a row of history that comes
+ * back (undo) has to fit the target, and to be what the log says.
+ */
+function planColumns(
+  target: Target,
+  suffix: OwnSuffix,
+  existing: TableInfo,
+  columns: readonly Column[],
+): Statement[] {
+  const name = ownObject(target, suffix);
+  return columns.flatMap((column) => {
     const before = existing.columns.find((candidate) => candidate.name === column.name);
-    if (!before) {
-      statements.push({
-        purpose: `new column of ${target.name} in its ${table.suffix}`,
-        sql: `alter table ${name} add column ${columnSql(column)}`,
-      });
-    } else if (before.type !== column.type) {
-      throw destructive(
-        target,
-        column,
-        before.type,
-        `alter table ${name} alter column ${ident(column.name)} type ${column.type}`,
-      );
+    if (before?.type === column.type) return [];
+    if (before) {
+      const statement = `alter table ${name} alter column ${ident(column.name)} type ${column.type}`;
+      throw destructive(target, column, before.type, statement);
     }
-  }
-  return statements;
+    const purpose = `new column of ${target.name} in its ${suffix}`;
+    const add = `alter table ${name} add column ${columnSql(column)}`;
+    if (column.defaultSql === null) return [{ purpose, sql: add }];
+    return [
+      { purpose, sql: `${add} default ${column.defaultSql}` },
+      {
+        purpose: `what comes to ${suffix} of ${target.name} brings its values along`,
+        sql: `alter table ${name} alter column ${ident(column.name)} drop default`,
+      },
+    ];
+  });
 }
 
 /** Without the target's constraints: what was true once stays recordable after the rules have changed. */

@@ -54,6 +54,11 @@ export async function enqueueRows(
   for (let start = 0; start < missing.length; start += rowsPerRead) {
     const page = await readTexts(source, missing.slice(start, start + rowsPerRead), layouts);
     for (const { row, layout, texts } of page) {
+      // an owner has taken it out of the log: there is nothing to put on the queue
+      if (!texts) {
+        sent.push(row);
+        continue;
+      }
       if (row.xid !== open) {
         if (open !== undefined) packer.commit(0n);
         open = undefined;
@@ -83,7 +88,7 @@ async function readTexts(
   source: Pool,
   missing: readonly MissingRow[],
   layouts: Map<string, Layout>,
-): Promise<{ row: MissingRow; layout: Layout; texts: Texts }[]> {
+): Promise<{ row: MissingRow; layout: Layout; texts: Texts | undefined }[]> {
   const found = new Map<string, Map<bigint, Texts>>();
   for (const target of new Set(missing.map((row) => row.target))) {
     const ids = missing.filter((row) => row.target === target).map(({ id }) => id);
@@ -93,10 +98,11 @@ async function readTexts(
     if (layouts.get(target)?.columns.join('\0') !== columns.join('\0'))
       layouts.set(target, { target, columns });
   }
-  return missing.flatMap((row) => {
-    const texts = found.get(row.target)!.get(row.id);
-    return texts ? [{ row, layout: layouts.get(row.target)!, texts }] : [];
-  });
+  return missing.map((row) => ({
+    row,
+    layout: layouts.get(row.target)!,
+    texts: found.get(row.target)!.get(row.id),
+  }));
 }
 
 function sizeOf(texts: Texts): number {

@@ -56,6 +56,8 @@ interface Known {
 
 export function createSweeper(options: SweeperOptions): Sweeper {
   const { source, store, queue, targets, tuning, signal } = options;
+  /** More than one transaction that comes back as a whole. */
+  const maxMissing = Math.max(tuning.maxMissing, 2 * options.atomicRows);
   let horizons = createHorizons();
   let known: Known | undefined;
   let missing: MissingRow[] = [];
@@ -87,7 +89,7 @@ export function createSweeper(options: SweeperOptions): Sweeper {
   /** Compares on, up to a number of pages, as long as there is room to remember what is missing. */
   async function compare(walk: Walk, isEarly: boolean): Promise<number> {
     let compared = 0;
-    for (let page = 0; page < tuning.pagesPerRound && missing.length < tuning.maxMissing; page += 1) {
+    for (let page = 0; page < tuning.pagesPerRound && missing.length < maxMissing; page += 1) {
       if (walk.isAtEnd || signal.aborted) break;
       const rows = await walk.next(source, tuning.pageRows);
       compared += rows.length;
@@ -100,10 +102,11 @@ export function createSweeper(options: SweeperOptions): Sweeper {
 
   function candidates({ first, main }: Known, isUrgent: boolean, queueIsEmpty: boolean): MissingRow[] {
     const walk = first.isAtEnd ? main : first;
-    // the rest of the transaction in which the walk stands is still to come, unless it alone is more than can be remembered
-    const isWhole = (row: MissingRow): boolean =>
-      walk.isAtEnd || row.xid !== walk.xid || row.isEarly !== (walk === first);
-    const whole = missing.some(isWhole) ? missing.filter(isWhole) : missing;
+    // the rest of the transaction in which the walk stands is still to come, unless it is cut anyway (law 7)
+    const isOpen = (row: MissingRow): boolean =>
+      !walk.isAtEnd && row.xid === walk.xid && row.isEarly === (walk === first);
+    const isCut = missing.filter(isOpen).length > options.atomicRows;
+    const whole = isCut ? missing : missing.filter((row) => !isOpen(row));
     if (isUrgent) return whole.filter((row) => row.sentAt === undefined);
     // no job is left that could bring a row, not even one of the sweep's own
     if (queueIsEmpty) return whole;
@@ -166,7 +169,7 @@ export function createSweeper(options: SweeperOptions): Sweeper {
       enqueued,
       completeMs: completeAt === undefined ? null : performance.now() - completeAt,
       isComplete: isAtEnd && missing.every((row) => row.sentAt !== undefined),
-      goesOn: enqueued > 0 || settled > 0 || (!isAtEnd && missing.length < tuning.maxMissing),
+      goesOn: enqueued > 0 || settled > 0 || (!isAtEnd && missing.length < maxMissing),
     };
   }
 

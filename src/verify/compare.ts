@@ -108,7 +108,7 @@ export interface Difference {
 /** The first differences, by key. */
 export async function readDifferences({ client, target }: Examined, limit: number): Promise<Difference[]> {
   const { rows } = await client.query<{ difference: string }>(
-    `select jsonb_build_object('kind', kind, 'place', place, '_id', id::text,
+    `select json_build_object('kind', kind, 'place', place, '_id', id::text,
        'log', ${pieceJson(target, 'log')}, 'store', ${pieceJson(target, 'store')})::text as difference
      from pg_temp.verify_difference
      order by key, coalesce(log_from, store_from), id, place
@@ -133,7 +133,7 @@ function pieceJson(target: Target, side: 'log' | 'store'): string {
   const names = `array[${texts.map(([name]) => literal(name)).join(', ')}]`;
   // built from two arrays: a function takes a hundred arguments at most, a table may have more columns
   return `
-       case when ${side}_op is not null then jsonb_build_object(
-         '_op', ${side}_op, 'columns', jsonb_object(${names}, array[${texts.map(([, sql]) => sql).join(', ')}]),
+       case when ${side}_op is not null then json_build_object(
+         '_op', ${side}_op, 'columns', json_object(${names}, array[${texts.map(([, sql]) => sql).join(', ')}]),
          '_known_from', ${side}_known_from::text, '_known_to', ${side}_known_to::text) end`;
 }

@@ -1,4 +1,4 @@
-import type { ClientBase, Pool } from 'pg';
+import type { Pool } from 'pg';
 import { periodColumns, statedColumns } from '../change/target.ts';
 import type { Column, Target } from '../change/target.ts';
 import { ident, identList } from '../db/identifier.ts';
@@ -46,6 +46,7 @@ export async function load(
   await loadBaseline(examined);
   await loadStored(examined);
   await client.query(backfillGapSql);
+  await findNotUndone(source, examined);
   if (examined.keys === null) await client.query(notInLogSql, [target.name, examined.until]);
   await client.query('create index on pg_temp.verify_claim (bucket)');
   await client.query('create index on pg_temp.verify_stored (bucket)');
@@ -94,7 +95,7 @@ function claimSql(target: Target): string {
       ${target.version ? cast(target.version) : 'null'}, ${valueTexts(target, 'a._op', 'a._backfill', cast)}, l.told_at, u.told_at
     from unnest(${arrays}) as a (${identList(names)})
     join emend.ledger l on l._id = a._id::bigint and l.dismissed is null and l.told_at <= $1::timestamptz
-    left join emend.undone u on u._id = l._id and u.told_at <= $1::timestamptz`;
+    left join emend.undone u on u._id = l._id and u.target = l.target and u.told_at <= $1::timestamptz`;
 }
 
 /** In the axis form; an end that the log left out is open. Facts: one instant. */
@@ -148,7 +149,7 @@ async function loadBaseline({ client, target, until, keys }: Examined): Promise<
        ${valueTexts(target, `'upsert'`, 'null', cast)}, t.known_since, u.told_at
      from ${from(target, ownObject(target, 'baseline'), keys !== null)}
      join emend.target t on t.name = $1 and t.known_since <= $2::timestamptz
-     left join emend.undone u on u._id = s._version and u.told_at <= $2::timestamptz`,
+     left join emend.undone u on u._id = s._version and u.target = $1 and u.told_at <= $2::timestamptz`,
     [target.name, until],
   );
 }
@@ -204,16 +205,37 @@ function from(target: Target, table: string, asked: boolean): string {
   return asked ? `pg_temp.verify_asked q join ${table} s on ${sameKey(target.key, 's', 'q')}` : `${table} s`;
 }
 
-/** Drops from the gaps what was merged or set aside since. */
-export async function forgetClosedGaps(client: ClientBase): Promise<number> {
+/** The log asked for it, and the store has not done it, or has lost it. */
+async function findNotUndone(source: Pool, { client, target }: Examined): Promise<void> {
+  const { rows } = await source.query<{ id: string }>(
+    `select details ->> 'undo' as id from corrections._request where request = 'undo' and details ->> 'target' = $1`,
+    [target.name],
+  );
+  await client.query(
+    `insert into pg_temp.verify_gap
+     select 'not_undone', c.id
+     from unnest($1::bigint[]) as asked (id)
+     join pg_temp.verify_claim c on c.id = asked.id
+     where not exists (select from emend.undone u where u._id = c.id and u.target = $2)`,
+    [rows.map(({ id }) => id), target.name],
+  );
+}
+
+/** Drops from the gaps what was done since, and says how many may still be on their way. */
+export async function forgetClosedGaps({ client, target }: Examined): Promise<number> {
+  await client.query(
+    `delete from pg_temp.verify_gap g
+     where case g.kind
+       when 'not_merged' then
+         exists (select from emend.ledger l where l._id = g.id)
+         or exists (select from emend.dead_letter d where d._id = g.id)
+       when 'not_undone' then exists (select from emend.undone u where u._id = g.id and u.target = $1)
+       else false
+     end`,
+    [target.name],
+  );
   const { rows } = await client.query<{ open: string }>(
-    `with closed as (
-       delete from pg_temp.verify_gap g
-       where g.kind = 'not_merged'
-         and (exists (select from emend.ledger l where l._id = g.id) or exists (select from emend.dead_letter d where d._id = g.id))
-       returning 1
-     )
-     select (select count(*) from pg_temp.verify_gap where kind = 'not_merged') - (select count(*) from closed) as open`,
+    `select count(*) as open from pg_temp.verify_gap where kind in ('not_merged', 'not_undone')`,
   );
   return Number(rows[0]!.open);
 }

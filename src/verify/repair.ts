@@ -17,8 +17,8 @@ import type { Examined, KeyTexts } from './workspace.ts';
  * target, history, tombstones and shadows, each row with the times of belief that it had. No time of belief is new, for
  * nothing new is told: answers about the past become again what they were before the damage.
  *
- * Left alone: keys with rows whose correction the ledger has and the log has not (or the baseline has not). The store's are
- * the only ones then.
+ * Left alone: keys of corrections that the ledger has and the log (or the baseline) has not, or has otherwise: the store's are
+ * the only ones then; and keys of which something was asked to be taken back and is not.
  *
  * @returns how many rows were put back or taken out
  */
@@ -90,7 +90,6 @@ async function spareOrphans(source: Pool, { client, target }: Examined): Promise
        and (s.id < 0 or exists (select from emend.ledger l where l._id = s.id and l.target = $1 and l.dismissed is null))`,
     [target.name],
   );
-  if (rows.length === 0) return;
   const ids = rows.map(({ id }) => id);
   const logged = await source.query<{ id: string }>(
     `select _id as id from ${logTable(target)} where _id = any($1::bigint[])`,
@@ -98,8 +97,17 @@ async function spareOrphans(source: Pool, { client, target }: Examined): Promise
   );
   const ofOthers = new Set(logged.rows.map(({ id }) => id));
   await client.query(
-    `delete from pg_temp.verify_difference d
-     where d.key in (select s.key from pg_temp.verify_stored s where s.id = any($1::bigint[]))`,
+    `with spared as (
+       select unnest($1::bigint[]) as id
+       union
+       select g.id from pg_temp.verify_gap g where g.kind in ('other_nonce', 'not_undone')
+     )
+     delete from pg_temp.verify_difference d
+     where d.key in (
+       select s.key from pg_temp.verify_stored s join spared on spared.id = s.id
+       union
+       select c.key from pg_temp.verify_claim c join spared on spared.id = c.id
+     )`,
     [ids.filter((id) => !ofOthers.has(id))],
   );
 }

@@ -16,15 +16,16 @@ import type { Difference } from './compare.ts';
 import { forgetClosedGaps, load } from './load.ts';
 import { repairKeys } from './repair.ts';
 import { openWorkspace } from './workspace.ts';
-import type { KeyTexts } from './workspace.ts';
+import type { Examined, KeyTexts } from './workspace.ts';
 
 /** A number that log and ledger do not have alike. */
 export interface Gap {
   /**
    * `not_merged`: in the log, and neither merged nor set aside · `not_in_log`: merged, and the log has no such row ·
-   * `other_nonce`: the log has another row under this number than the one that was merged.
+   * `other_nonce`: the log has another row under this number than the one that was merged · `not_undone`: asked to be taken
+   * back, and it is not.
    */
-  readonly kind: 'not_merged' | 'not_in_log' | 'other_nonce';
+  readonly kind: 'not_merged' | 'not_in_log' | 'other_nonce' | 'not_undone';
   readonly _id: string;
 }
 
@@ -38,8 +39,9 @@ export interface Verification {
   /** The first of them. */
   readonly differences: readonly Difference[];
   readonly gaps: readonly Gap[];
-  /** Rows that a repair put back or took out, before what is reported here was found. */
+  /** Rows that a repair put back or took out, before what is reported here was found, and the first differences it met. */
   readonly repaired: number;
+  readonly repairedFrom: readonly Difference[];
 }
 
 export interface VerifyOptions {
@@ -69,7 +71,8 @@ export async function verifyTarget(options: VerifyOptions): Promise<Verification
     const columnWise = target.key.map((_, column) => some.map((key) => key[column]!));
     repaired += await repairKeys(source, store, target, columnWise);
   }
-  return { ...(await examine(options)).verification, repaired };
+  const after = await examine(options);
+  return { ...after.verification, repaired, repairedFrom: verification.differences };
 }
 
 function examine(options: VerifyOptions): Promise<{ verification: Verification; keys: string[][] }> {
@@ -82,7 +85,7 @@ function examine(options: VerifyOptions): Promise<{ verification: Verification; 
     await openWorkspace(examined);
     const corrections = await load(source, examined, (rows) => onProgress(`${rows} rows of the log read`));
     await compare(examined, corrections, (share) => onProgress(`${Math.round(share * 100)} % compared`));
-    await waitForThoseOnTheWay(client, graceMs);
+    await waitForThoseOnTheWay(examined, graceMs);
     const verification = {
       target: target.name,
       until,
@@ -91,6 +94,7 @@ function examine(options: VerifyOptions): Promise<{ verification: Verification; 
       differences: await readDifferences(examined, limit),
       gaps: await readGaps(client, limit),
       repaired: 0,
+      repairedFrom: [],
     };
     return { verification, keys: await differingKeys(client) };
   });
@@ -101,9 +105,9 @@ async function readText(client: ClientBase, sql: string): Promise<string> {
   return rows[0]!.text;
 }
 
-async function waitForThoseOnTheWay(client: ClientBase, graceMs: number): Promise<void> {
+async function waitForThoseOnTheWay(examined: Examined, graceMs: number): Promise<void> {
   const deadline = performance.now() + graceMs;
-  while ((await forgetClosedGaps(client)) > 0 && performance.now() < deadline) await sleep(100);
+  while ((await forgetClosedGaps(examined)) > 0 && performance.now() < deadline) await sleep(100);
 }
 
 async function count(client: ClientBase): Promise<Record<string, number>> {

@@ -32,12 +32,18 @@ describe('what was set aside can be retried and discarded, and stays on record',
     });
     const { source, store, queue } = install.config;
     cli = createCli(config, { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! });
-    await install.start();
-    await install.source.query(
+    await write(
       `insert into corrections.orders (id, amount, _reason) values (1, -1, 'first'), (2, -2, null), (3, -3, null), (4, 4, null)`,
     );
-    await install.wait();
   });
+
+  /** Nothing runs afterwards: a second delivery would count as an attempt too. */
+  const write = async (sql: string) => {
+    const pipeline = await install.start();
+    await install.source.query(sql);
+    await install.wait();
+    await pipeline.stop();
+  };
 
   const rows = async (sql: string) => (await install.store.query<Record<string, string | null>>(sql)).rows;
   const idOf = async (id: number) =>
@@ -57,24 +63,23 @@ describe('what was set aside can be retried and discarded, and stays on record',
 
   it('list says which rows, by their key, and why', async () => {
     const letters = await cli.json<DeadLetter[]>(['dead', 'list', '--target', 'orders']);
-    expect(
-      letters.map(({ key, sqlstate, reason, attempts, state }) => [key, sqlstate, reason, attempts, state]),
-    ).toEqual([1, 2, 3].map((id) => [{ id: String(id) }, 'P0001', 'no amount below zero', 1, 'open']));
+    expect(letters.map(({ key, sqlstate, reason, state }) => [key, sqlstate, reason, state])).toEqual(
+      [1, 2, 3].map((id) => [{ id: String(id) }, 'P0001', 'no amount below zero', 'open']),
+    );
     expect((await cli.run(['dead', 'list'])).stdout).toMatch(/id=2 +P0001 +no amount below zero/);
     const misspelt = await cli.run(['dead', 'list', '--target', 'order']);
     expect([misspelt.code, misspelt.stderr]).toEqual([2, expect.stringMatching(/Did you mean orders/)]);
   });
 
   it('a retry that fails again counts the attempt, exits with 1, and leaves the row set aside', async () => {
+    const attempts = () => rows(`select attempts from emend.dead_letter order by _id`);
+    const [before, ...others] = await attempts();
     const again = await cli.run(['dead', 'retry', await idOf(1)]);
     expect([again.code, again.stdout]).toEqual([1, expect.stringMatching(/1 are set aside again/)]);
+    expect(await attempts()).toEqual([{ attempts: String(Number(before!['attempts']) + 1) }, ...others]);
     expect(
-      await rows(`select attempts, set_aside_at < tried_at as later from emend.dead_letter order by _id`),
-    ).toEqual([
-      { attempts: '2', later: 't' },
-      { attempts: '1', later: 'f' },
-      { attempts: '1', later: 'f' },
-    ]);
+      await rows(`select set_aside_at < tried_at as later from emend.dead_letter order by _id limit 1`),
+    ).toEqual([{ later: 't' }]);
     expect(await setAside()).toBe(3);
   });
 
@@ -98,8 +103,7 @@ describe('what was set aside can be retried and discarded, and stays on record',
   });
 
   it('a retry merges the row with its old version, so that a newer correction still wins', async () => {
-    await install.source.query(`insert into corrections.orders (id, amount) values (1, 100)`);
-    await install.wait();
+    await write(`insert into corrections.orders (id, amount) values (1, 100)`);
     await rows(`alter table public.orders disable trigger refuse`);
     const retried = await cli.json<Retried>(['dead', 'retry', '--all']);
     await rows(`alter table public.orders enable trigger refuse`);

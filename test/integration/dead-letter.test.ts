@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { defineConfig, facts } from '../../src/config/define-config.ts';
+import { eventually } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 
@@ -7,6 +8,7 @@ const { targets } = defineConfig({
   targets: {
     orders: facts('public.orders', { key: ['id'], allow: ['orders_email'] }),
     payments: facts('public.payments', { key: ['id'] }),
+    customers: facts('public.customers', { key: ['id'] }),
   },
 });
 
@@ -59,6 +61,27 @@ describe('a bad row stops only itself', () => {
       `select (select count(*) from public.orders) as orders, (select count(*) from public.payments) as payments`,
     );
     expect(rows[0]).toEqual({ orders: '4996', payments: '4999' });
+  });
+
+  it('a row whose foreign key is met later in its transaction, or soon after, is not set aside', async () => {
+    const before = await deadLetters();
+    // orders come before customers in the order of locks, and so of merges
+    await install.source.query(`
+      begin;
+      insert into corrections.orders (id, customer) select n, 1 from generate_series(7001, 7100) n;
+      insert into corrections.customers values (1);
+      commit;
+      insert into corrections.orders (id, customer) values (7200, 2);`);
+    const arrived = async (count: string) => {
+      const { rows } = await install.store.query<{ count: string }>(
+        `select count(*) from public.orders where id between 7001 and 7200`,
+      );
+      expect(rows[0]!.count).toBe(count);
+    };
+    await eventually(() => arrived('100'));
+    await install.source.query(`insert into corrections.customers values (2)`);
+    await eventually(() => arrived('101'));
+    expect(await deadLetters()).toEqual(before);
   });
 
   it('a table that is missing a column is not the row’s fault: nothing is set aside, and the row comes once it is back', async () => {

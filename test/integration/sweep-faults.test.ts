@@ -2,6 +2,7 @@ import { Redis } from 'ioredis';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
 import { facts } from '../../src/config/define-config.ts';
+import { judgeSweep } from '../../src/pipeline/sweep-status.ts';
 import { eventually } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
@@ -211,7 +212,35 @@ it('one sweep leads at a time, and another process takes over when it is killed'
   });
 });
 
+it('the role of readers may do all that the sweep does in the source', async () => {
+  const install = await createInstall('sweep rights', { ddl, targets });
+  const { rows } = await install.store.query<{ id: string }>(`select id from emend.install`);
+  await write(install, 1, 2);
+  const sweep = await createSweep(install, {}, `emend_reader_${rows[0]!.id}`);
+  await eventually(async () => {
+    await sweep.tick();
+    expect(sweep.batches.map(({ rows: count }) => count)).toEqual([2]);
+  });
+});
+
 describe('emend sweep', () => {
+  it('and status name the transaction that the sweep cannot look behind', () => {
+    const calm = {
+      roundAt: null,
+      roundAgoMs: 900,
+      compared: 0,
+      enqueued: 0,
+      missing: 0,
+      lastEnqueuedAt: null,
+    };
+    const sweep = { ...calm, lastEnqueued: 0, behindMs: 4_000 };
+    const heldFor = (forMs: number) => judgeSweep({ ...sweep, heldBy: { who: 'process 7', forMs } });
+    expect(heldFor(2_000)).toEqual([]);
+    expect(heldFor(600_000)).toMatchObject([
+      { path: 'sweep', problem: expect.stringContaining('process 7') },
+    ]);
+  });
+
   it('says what it found, with and without a worker that leads', async () => {
     const install = await createInstall('sweep command', { ddl, targets });
     const cli = cliOf(install);
@@ -231,6 +260,6 @@ describe('emend sweep', () => {
       stdout: expect.stringMatching(/^3 rows compared, nothing was missing/),
     });
     const status = await cli.json<{ sweep: object }>(['status']);
-    expect(status.sweep).toMatchObject({ missing: 0, lastEnqueued: 3, heldBy: null });
+    expect(status.sweep).toMatchObject({ missing: 0, lastEnqueued: 3 });
   });
 });

@@ -70,12 +70,12 @@ async function mergeAll(sweep: SweepUnderTest): Promise<void> {
 
 describe('what comes back is what the writer wrote', () => {
   it('a transaction of 300 rows in two logs comes back as one batch, between others', async () => {
-    const sweep = await createSweep(install, { pageRows: 70 });
-    const ids = [await write(1), await write(200, 100), await write(800, 50), await write(2)];
+    const sweep = await createSweep(install, { pageRows: 70, pagesPerRound: 1 });
+    const ids = [await write(200, 100), await write(1), await write(800, 50), await write(2)];
     await sweepUntil(sweep, ids.flat());
     const holding = sweep.batches.filter(({ parts }) =>
       parts.some(({ columns, values }) =>
-        values[columns.indexOf('_id')]!.some((id) => ids[1]!.includes(id!)),
+        values[columns.indexOf('_id')]!.some((id) => ids[0]!.includes(id!)),
       ),
     );
     expect(holding).toHaveLength(1);

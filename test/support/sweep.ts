@@ -23,13 +23,14 @@ export interface SweepUnderTest extends Leader {
 export async function createSweep(
   install: Install,
   tuning: Partial<SweepTuning> = {},
+  role?: string,
 ): Promise<SweepUnderTest> {
   const { config } = install;
   const source = createPool({
     url: config.source.url,
     applicationName: 'emend sweep',
     max: 1,
-    settings: { enable_seqscan: 'off', jit: 'off' },
+    settings: { enable_seqscan: 'off', jit: 'off', ...(role === undefined ? {} : { role }) },
   });
   const store = await install.store.connect();
   let left: Promise<void> | undefined;
