@@ -106,6 +106,26 @@ return (select c.settled from emend.clock c where c.only_one);
 --> statement-breakpoint
 comment on function emend.settled() is 'The time up to which answers about what was believed are final; pass it as known_at to ask about the settled present.';
 --> statement-breakpoint
+-- Waits for answers about a time to become final. Volatile: each look takes a snapshot of its own (READ COMMITTED).
+create function emend.await_settled(known_at timestamptz, timeout interval default interval '10 seconds') returns timestamptz
+language plpgsql volatile
+as $$
+declare
+  give_up_at timestamptz := clock_timestamp() + timeout;
+begin
+  while emend.settled() < known_at loop
+    if clock_timestamp() > give_up_at then
+      raise exception 'what was believed at % is not settled after %; answers are final up to %', known_at, timeout, emend.settled()
+        using errcode = '55000', hint = 'The settled time stands still while no emend worker runs, and behind a long merge.';
+    end if;
+    perform pg_sleep(0.02);
+  end loop;
+  return known_at;
+end;
+$$;
+--> statement-breakpoint
+comment on function emend.await_settled(timestamptz, interval) is 'Returns known_at once answers about it are final. Call it in a statement of its own, before the question.';
+--> statement-breakpoint
 -- The guard of every question about a time of belief (law 4): an answer about a time that is not settled could still change,
 -- and before a table was adopted nothing is known of what was believed.
 -- plpgsql and stable: the planner makes it a one-time filter, and inlines the function around it.

@@ -91,4 +91,14 @@ describe('an answer once given never changes', () => {
     const asking = store.pool.query(`select * from emend.x_as_of(clock_timestamp() + interval '1 hour')`);
     await expect(asking).rejects.toThrow(/not settled yet; answers are final up to/);
   });
+
+  it('can be waited for, and the waiting ends when nothing moves the clock', async () => {
+    const { rows } = await store.pool.query<{ at: string }>(`select clock_timestamp()::text as at`);
+    await store.pool.query(`select emend.await_settled($1::timestamptz)`, [rows[0]!.at]);
+    await store.pool.query(`select * from emend.x_as_of($1::timestamptz)`, [rows[0]!.at]);
+    const waiting = store.pool.query(
+      `select emend.await_settled(now() + interval '1 hour', interval '100 milliseconds')`,
+    );
+    await expect(waiting).rejects.toThrow(/is not settled after 00:00:00.1; answers are final up to/);
+  });
 });
