@@ -3,7 +3,7 @@
  *
  * Promise: every correction in the log is merged, set aside or dismissed; and target, tombstones, history and shadows are, row
  * for row and on both axes of time, the fold of log and baseline from nothing, given when each correction was told (laws 1 to
- * 5). It reads only, works while the pipeline runs, and shares no code of the fold with the merge.
+ * 5). It changes nothing but temporary tables and the settled time, works while the pipeline runs, and shares no code of the fold with the merge.
  * If it breaks: damage stays unseen, or somebody is sent to look for damage that is none.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
