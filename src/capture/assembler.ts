@@ -21,11 +21,16 @@ interface Parts {
   readonly targets: readonly string[];
   readonly packer: Packer;
   readonly book: LsnBook;
+  /** Told once a connection of each log in the publication that is no target here. */
+  readonly onForeignLog: (name: string) => void;
 }
 
-export function createAssembler({ targets, packer, book }: Parts): Assembler {
+/** Rows of a log that this reader has no target for: not an error, since the sweep of whoever has it finds them in the log. */
+const foreign = Symbol('foreign log');
+
+export function createAssembler({ targets, packer, book, onForeignLog }: Parts): Assembler {
   const wanted = new Set(targets);
-  const layouts = new Map<number, Layout>();
+  const layouts = new Map<number, Layout | typeof foreign>();
   let inTransaction = false;
   let lastEnd: Lsn = 0n;
 
@@ -41,12 +46,18 @@ export function createAssembler({ targets, packer, book }: Parts): Assembler {
 
   function describe(message: Pgoutput.MessageRelation): void {
     const { relationOid, schema, name } = message;
-    if (schema !== logSchema || !wanted.has(name)) throw notATarget(schema, name);
+    if (schema !== logSchema) throw notALog(schema, name);
+    if (!wanted.has(name)) {
+      if (layouts.get(relationOid) !== foreign) onForeignLog(name);
+      layouts.set(relationOid, foreign);
+      return;
+    }
     const columns = message.columns.map((column) => column.name);
     if (!columns.includes('_id')) throw violation(`${logSchema}.${name} has no column _id`);
     // The server repeats a description after any change of its caches; the rows before and after it belong together.
     const known = layouts.get(relationOid);
-    if (known?.target === name && known.columns.join('\0') === columns.join('\0')) return;
+    if (known !== foreign && known?.target === name && known.columns.join('\0') === columns.join('\0'))
+      return;
     layouts.set(relationOid, { target: name, columns });
   }
 
@@ -54,7 +65,7 @@ export function createAssembler({ targets, packer, book }: Parts): Assembler {
     if (!inTransaction) throw violation('a row came outside a transaction');
     const layout = layouts.get(message.relation.relationOid);
     if (!layout) throw violation('a row came before the description of its table');
-    packer.row(layout, message.new, bytes);
+    if (layout !== foreign) packer.row(layout, message.new, bytes);
   }
 
   function commit(message: Pgoutput.MessageCommit): void {
@@ -107,13 +118,10 @@ export function violation(what: string, cause?: unknown): EmendError {
   });
 }
 
-function notATarget(schema: string, name: string): EmendError {
+function notALog(schema: string, name: string): EmendError {
   return new EmendError(
     'protocol_violation',
-    `the publication holds ${schema}.${name}, which is not the log of a configured target`,
-    {
-      remedy:
-        'Start with the configuration that has this target, or take the table out of the publication (alter publication … drop table …).',
-    },
+    `the publication holds ${schema}.${name}, which is not a log of emend`,
+    { remedy: 'Take the table out of the publication (alter publication … drop table …).' },
   );
 }

@@ -43,8 +43,8 @@ export interface CaptureOptions {
   readonly lingerMs: number;
   readonly publish: Publish;
   readonly durable: Durable;
-  /** Called when the slot was missing and has been made: what was written before is not in the stream. */
-  readonly slotCreated?: () => Promise<unknown>;
+  /** Called when rows are not in the stream: before the slot was made, or while the publication was gone. */
+  readonly passedOver?: () => Promise<unknown>;
   readonly log: Log;
   /** Aborting it is `stop`. */
   readonly signal?: AbortSignal;
@@ -104,7 +104,7 @@ export function createCapture(options: CaptureOptions): Capture {
     await requirePublication(client, { publication, targets });
     if (!sawSlot && (await ensureSlot(client, { slot })) === 'created') {
       log.info({ slot }, 'created the replication slot');
-      await options.slotCreated?.();
+      await options.passedOver?.();
     }
     sawSlot = true;
     const found = await slotState(client, slot);
@@ -114,7 +114,19 @@ export function createCapture(options: CaptureOptions): Capture {
     return startSession(client, found.confirmed, {
       ...options,
       liveness: options.liveness ?? defaultLiveness,
+      requirePublication: lookForPublication,
+      passedOver: async () => options.passedOver?.(),
     });
+  }
+
+  async function lookForPublication(): Promise<void> {
+    const client = createWalsender(url);
+    try {
+      await connectWalsender(client);
+      await requirePublication(client, { publication, targets });
+    } finally {
+      await closeWalsender(client);
+    }
   }
 
   async function streamOnce(): Promise<void> {

@@ -38,6 +38,10 @@ interface SessionOptions {
   readonly durable: Durable;
   readonly log: Log;
   readonly liveness: Liveness;
+  /** Looks for the publication on a connection of its own. Rejects when it is gone. */
+  readonly requirePublication: () => Promise<void>;
+  /** Called when the stream has passed over rows: they are in the log alone. */
+  readonly passedOver: () => Promise<unknown>;
 }
 
 /** Text that the queue has not accepted: above it the socket is not read, below half of it again. */
@@ -53,6 +57,7 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
   let stream: ReplicationStream | undefined;
   let streamsFast = false;
   let linger: NodeJS.Timeout | undefined;
+  let looking: Promise<unknown> | undefined;
 
   const lane = createLane({
     book,
@@ -74,7 +79,16 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
       if (lane.bytes >= highWater) stream?.hold(true);
     },
   });
-  const assembler = createAssembler({ targets: options.targets, packer, book });
+  const assembler = createAssembler({
+    targets: options.targets,
+    packer,
+    book,
+    onForeignLog: (target) =>
+      log.warn(
+        { target },
+        `corrections.${target} is published and is no target of this configuration: its rows stay in the log until emend starts with a configuration that has it`,
+      ),
+  });
 
   /** Alone, a row leaves at once; while others follow, it waits a little for company. */
   function sendOrWait(): void {
@@ -93,6 +107,18 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
     assembler.take(message, payload.length);
   }
 
+  /**
+   * PostgreSQL 18 leaves out a publication that did not exist at the position it decodes, warns, and goes on. If it exists
+   * now, the warning is about the past: the rows of that time are in no stream any more, and the sweep brings them.
+   */
+  function lookForPublication(): void {
+    looking ??= options
+      .requirePublication()
+      .then(options.passedOver)
+      .catch((error: unknown) => stream?.fail(error))
+      .finally(() => (looking = undefined));
+  }
+
   stream = await startStream({
     client,
     slot: options.slot,
@@ -107,8 +133,7 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
     },
     onWarning(text) {
       log.warn({}, `the source warns: ${text}`);
-      // PostgreSQL 18 leaves out a publication that is gone and goes on; the next start looks for it.
-      if (text.includes(options.publication)) stream?.fail(publicationDoubtful(text));
+      if (text.includes(options.publication)) lookForPublication();
     },
   });
   const live = stream;
@@ -155,12 +180,6 @@ function parse(parser: RawTextPgoutput, payload: Buffer): ReturnType<RawTextPgou
   } catch (error) {
     throw isEmendError(error) ? error : violation('a message could not be read', error);
   }
-}
-
-function publicationDoubtful(text: string): EmendError {
-  return new EmendError('source_unavailable', `the source does not find the publication: ${text}`, {
-    remedy: 'Run `emend migrate`, then start the reader again.',
-  });
 }
 
 async function within(timeoutMs: number, work: Promise<unknown>): Promise<void> {

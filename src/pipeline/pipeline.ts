@@ -111,8 +111,7 @@ async function startStages(
     ...config.capture,
     publish: queue.publish,
     durable: queue.durable,
-    // what was written while there was no slot is in no stream
-    slotCreated: () => askForSweep(store),
+    passedOver: () => askForSweep(store),
     log,
   });
   shutdown.push({ name: 'capture', limitMs: 3_000, end: () => capture.stop() });

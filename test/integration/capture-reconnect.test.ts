@@ -122,6 +122,34 @@ test('a publication dropped while streaming stops the reader, and putting it rig
   await accepted(next, await source.insert(2));
 });
 
+test('rows that committed while the publication was gone do not stop the reader for ever', async () => {
+  const source = await createSource((await createDatabases('capture gap')).sourceUrl);
+  const first = startReader(source);
+  await streaming(first);
+  await accepted(first, await source.insert(1));
+  await first.capture.stop();
+  await source.db.query(`drop publication "${source.publication}"`);
+  const unpublished = await source.insert(1);
+  const plan = await planPublication(source.db, { publication: source.publication, targets: ['prices'] });
+  for (const { sql } of plan) await source.db.query(sql);
+
+  let toldOfGap = false;
+  const next = startReader(source, { passedOver: async () => (toldOfGap = true) });
+  const { rows } = await source.db.query<{ version: number }>(
+    `select current_setting('server_version_num')::int as version`,
+  );
+  if (rows[0]!.version < 180_000) {
+    await expect(next.running).rejects.toMatchObject({
+      code: 'publication_missing',
+      remedy: expect.stringContaining(`pg_drop_replication_slot('${source.slot}')`),
+    });
+    return;
+  }
+  await accepted(next, await source.insert(2));
+  expect(next.ids()).not.toContain(unpublished[0]);
+  await eventually(() => expect(toldOfGap).toBe(true));
+});
+
 test('stopping does not wait for a source that does not answer', async () => {
   const source = await createSource((await createDatabases('capture deaf')).sourceUrl);
   const deaf = createServer().listen(0, '127.0.0.1');

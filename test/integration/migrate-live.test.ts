@@ -1,6 +1,10 @@
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { resolveConfig } from '../../src/config/config.ts';
 import { defineConfig, timeline } from '../../src/config/define-config.ts';
+import { createLogger } from '../../src/observe/logger.ts';
 import { migrate } from '../../src/pipeline/migrate.ts';
+import { startPipeline } from '../../src/pipeline/pipeline.ts';
+import { waitUntilMerged } from '../../src/pipeline/wait.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 
@@ -51,5 +55,46 @@ describe('a column that is added while everything runs', () => {
       { price: '4', unit: 'kg' },
     ]);
     expect(await rows(`select unit from emend.prices_at('2020-03-10')`)).toEqual([{ unit: 'lb' }]);
+  });
+});
+
+describe('a target that is added while everything runs', () => {
+  it('stops nothing of the others, and its rows are merged by the first start that knows it', async () => {
+    const install = await createInstall('migrate target live', {
+      ddl: `create table public.prices (product text not null, valid_from date not null, valid_to date not null, price numeric);
+            create table public.rates (currency text not null, valid_from date not null, valid_to date not null, rate numeric)`,
+      targets,
+    });
+    const running = await install.start();
+    const rates = timeline('public.rates', { key: ['currency'], period: ['valid_from', 'valid_to'] });
+    const larger = resolveConfig(
+      {
+        source: install.config.source,
+        store: install.config.store,
+        queue: { redis: install.config.queue.redis! },
+        targets: { ...targets, rates },
+      },
+      {},
+    );
+    await migrate({ config: larger, print: false });
+    await install.source.query(
+      `insert into corrections.rates (currency, valid_from, rate) values ('EUR', '2020-01-01', 1.1)`,
+    );
+    await install.source.query(
+      `insert into corrections.prices (product, valid_from, price) values ('A', '2020-01-01', 1)`,
+    );
+    await install.wait();
+    expect((await install.store.query(`select price from public.prices`)).rows).toEqual([{ price: '1' }]);
+
+    await running.stop();
+    const next = await startPipeline({
+      config: larger,
+      roles: ['reader', 'worker'],
+      log: createLogger({ level: 'silent' }),
+    });
+    next.ended.catch(() => {});
+    onTestFinished(() => next.stop());
+    await waitUntilMerged({ config: larger, timeoutMs: 20_000 });
+    expect((await install.store.query(`select rate from public.rates`)).rows).toEqual([{ rate: '1.1' }]);
   });
 });

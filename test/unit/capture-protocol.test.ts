@@ -22,21 +22,24 @@ function int64(value: bigint): Buffer {
 const begin = Buffer.concat([Buffer.from('B'), int64(95n), int64(0n), int32(7)]);
 const commit = Buffer.concat([Buffer.from('C'), Buffer.from([0]), int64(95n), int64(100n), int64(0n)]);
 
-function relation(columns: readonly string[], name = 'prices', schema = 'corrections'): Buffer {
+function relation(columns: readonly string[], name = 'prices', schema = 'corrections', oid = 1): Buffer {
   const described = columns.flatMap((column) => [Buffer.from([0]), text(column), int32(1184), int32(-1)]);
   return Buffer.concat([
-    Buffer.from('R'), int32(1), text(schema), text(name), Buffer.from('d'), int16(columns.length), ...described,
+    Buffer.from('R'), int32(oid), text(schema), text(name), Buffer.from('d'), int16(columns.length), ...described,
   ]); // prettier-ignore
 }
 
-function insert(values: readonly (string | null)[]): Buffer {
+function insert(values: readonly (string | null)[], oid = 1): Buffer {
   const tuple = values.map((value) => {
     if (value === null) return Buffer.from('n');
     const bytes = Buffer.from(value);
     return Buffer.concat([Buffer.from('t'), int32(bytes.length), bytes]);
   });
-  return Buffer.concat([Buffer.from('I'), int32(1), Buffer.from('N'), int16(values.length), ...tuple]);
+  return Buffer.concat([Buffer.from('I'), int32(oid), Buffer.from('N'), int16(values.length), ...tuple]);
 }
+
+/** What the assembler said of logs that are no targets. */
+const foreignLogs: string[] = [];
 
 /** Runs messages through parser and assembler and returns the values that came out. */
 function assemble(messages: readonly Buffer[]): (string | null)[][] {
@@ -47,7 +50,12 @@ function assemble(messages: readonly Buffer[]): (string | null)[][] {
     atomicBytes: 1_000_000,
     emit: (batch) => out.push(...batch.parts.flatMap((part) => part.values.map((column) => [...column]))),
   });
-  const assembler = createAssembler({ targets: ['prices'], packer, book: createLsnBook(0n) });
+  const assembler = createAssembler({
+    targets: ['prices'],
+    packer,
+    book: createLsnBook(0n),
+    onForeignLog: (name) => foreignLogs.push(name),
+  });
   for (const message of messages) assembler.take(parser.parse(message), message.length);
   packer.flush();
   return out;
@@ -75,12 +83,21 @@ describe('row values', () => {
   });
 });
 
+test('rows of a log that is no target here are left in the log, and told once', () => {
+  foreignLogs.length = 0;
+  const other = relation(['_id', 'b'], 'other', 'corrections', 2);
+  const values = assemble([
+    begin, other, insert(['7', 'z'], 2), relation(['_id', 'a']), insert(['8', 'x']), other, insert(['9', 'z'], 2), commit,
+  ]); // prettier-ignore
+  expect(values).toEqual([['8'], ['x']]);
+  expect(foreignLogs).toEqual(['other']);
+});
+
 describe('what is not expected stops the stream', () => {
   const described = relation(['_id', 'a']);
   const row = insert(['1', 'x']);
   const truncate = Buffer.concat([Buffer.from('T'), int32(1), Buffer.from([0]), int32(1)]);
   const cases: readonly (readonly [what: string, messages: Buffer[]])[] = [
-    ['a table that is no target', [begin, relation(['_id'], 'other')]],
     ['a table of another schema', [begin, relation(['_id'], 'prices', 'public')]],
     ['a log without _id', [begin, relation(['a'])]],
     ['a row outside a transaction', [described, row]],
