@@ -3,24 +3,22 @@ import { userColumns } from '../change/target.ts';
 import type { FactsTarget } from '../change/target.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
-import { arrivedRows } from './arrived.ts';
 import { columnLists } from './column-lists.ts';
 import { lookUp, placedIn } from './look-up.ts';
+import type { FoldForm } from './merge-sql.ts';
 import { freshRows, recordMerged } from './record-merged.ts';
 
 /**
- * The merge of corrections of facts, as one statement. Parameters: one that the expression `k` reads, then the arrived columns.
+ * The fold of corrections of facts into what stands, as common table expressions.
  *
  * Of all claims on a key, the one that stands and those that arrived, the greatest version wins (law 1). A standing
  * retraction is a claim like any other: without it a late, lower upsert would bring a retracted key back.
  */
-export function factsMergeSql(target: FactsTarget, k: string, revision: number): string {
+export function factsFold(target: FactsTarget, { arrived, k, revision }: FoldForm): string {
   const columns = columnLists(target);
 
   return `
-    with
-    -- law 9: the only cast between the log and the store
-    arrived as materialized (${arrivedRows(target, 2)}),
+    arrived as materialized (${arrived}),
     ${freshRows(target, revision)},
     told as materialized (select ${k} as k),
     reach as materialized (select distinct ${columns.key()} from fresh),
@@ -54,9 +52,15 @@ export function factsMergeSql(target: FactsTarget, k: string, revision: number):
       from claims c
       window newest_first as (partition by ${columns.key('c')} order by ${columns.newestFirst('c')})
     ),
-    winners as materialized (select * from weighed where won and ctid is null),
+    pieces as materialized (select * from weighed where won and ctid is null),
     -- law 4: what stood goes whole to history
-    superseded as materialized (select * from weighed where ctid is not null and not won),
+    superseded as materialized (select * from weighed where ctid is not null and not won)`;
+}
+
+/** What a merge of facts writes: it reads `superseded` and `pieces`, and `weighed` for what did not win. */
+export function applyFacts(target: FactsTarget): string {
+  const columns = columnLists(target);
+  return `
     history as (
       insert into ${ownObject(target, 'history')} (${columns.all()}, _version, _known_from, _known_to, _backfill)
       select ${columns.all('s')}, s._version, s._known_from, told.k, s._backfill
@@ -75,7 +79,7 @@ export function factsMergeSql(target: FactsTarget, k: string, revision: number):
     written as (
       insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)
       select ${columns.all('w')}, w._version, told.k, w._backfill
-      from winners w cross join told
+      from pieces w cross join told
       where w._op = 'upsert'
       -- the key too: of equal keys with different texts (citext, numeric) the winner's is shown, not the first one's
       on conflict (${columns.key()}) do update set
@@ -87,7 +91,7 @@ export function factsMergeSql(target: FactsTarget, k: string, revision: number):
     tombstones as (
       insert into ${ownObject(target, 'tombstone')} (${columns.key()}${columns.version()}, _op, _version, _known_from, _backfill)
       select ${columns.key('w')}${columns.version('w')}, w._op, w._version, told.k, w._backfill
-      from winners w cross join told
+      from pieces w cross join told
       -- the closed one first: the index holds one standing retraction a key
       where w._op <> 'upsert' and (select count(*) from tombstones_closed) >= 0
     ),

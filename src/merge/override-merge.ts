@@ -3,20 +3,19 @@ import type { TimelineTarget } from '../change/target.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { toAxis } from '../store/period-form.ts';
-import { applyTimeline } from './apply-timeline.ts';
-import { arrivedRows } from './arrived.ts';
 import { columnLists } from './column-lists.ts';
 import { lookUp } from './look-up.ts';
+import type { FoldForm } from './merge-sql.ts';
 import { freshRows } from './record-merged.ts';
 
 /**
- * The merge of corrections that state their whole period, as one statement. Parameters: one that the expression `k` reads, then the arrived columns.
+ * The fold of corrections that state their whole period into what stands, as common table expressions.
  *
- * The fold: all claims on a key, those that stand and those that arrived, are put in order of version; each keeps of its
+ * All claims on a key, those that stand and those that arrived, are put in order of version; each keeps of its
  * period what no higher one covers. As a multirange that is a subtraction, and its ranges are the canonical pieces (law 3):
  * touching ranges of one correction are one. No claim is joined with another, so the cost follows the rows of a key.
  */
-export function overrideMergeSql(target: TimelineTarget, k: string, revision: number): string {
+export function overrideFold(target: TimelineTarget, { arrived, k, revision }: FoldForm): string {
   const columns = columnLists(target);
   const { from, to, rangeType } = target.period;
   const [f, t] = [ident(from.name), ident(to.name)];
@@ -26,9 +25,7 @@ export function overrideMergeSql(target: TimelineTarget, k: string, revision: nu
   const period = `${rangeType}(c.${f}, c.${t})`;
 
   return `
-    with
-    -- law 9: the only cast between the log and the store
-    arrived as materialized (${arrivedRows(target, 2)}),
+    arrived as materialized (${arrived}),
     ${freshRows(target, revision)},
     told as materialized (select ${k} as k),
     -- the parts of each key that the fresh rows touch
@@ -83,8 +80,7 @@ export function overrideMergeSql(target: TimelineTarget, k: string, revision: nu
       select w.*, lower(part) as part_from, upper(part) as part_to
       from weighed w cross join lateral unnest(w.stated - w.won) as part
       where w.ctid is null
-    ),
-    ${applyTimeline(target)}`;
+    )`;
 }
 
 /**

@@ -2,16 +2,15 @@ import type { ClientBase, Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
 import type { Column, Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
-import { arrivedParameters, columnsGained } from './arrived.ts';
-import { factsMergeSql } from './facts-merge.ts';
-import { overrideMergeSql } from './override-merge.ts';
-import { untilNextMergeSql } from './until-next-merge.ts';
+import { arrivedParameters, arrivedRows, columnsGained } from './arrived.ts';
+import { mergeSql } from './merge-sql.ts';
 
 /** A target with the statement that merges into it. */
 export interface PreparedTarget {
   readonly target: Target;
   /** The target's place in the order of locks, from `emend.target`. */
   readonly number: number;
+  readonly revision: number;
   /** What the statement is called in a session; one name has one text. */
   readonly name: string;
   readonly sql: string;
@@ -39,7 +38,9 @@ export async function prepareTargets(
       }
       const { number, revision } = found;
       const name = `emend ${verb} ${target.name} ${revision}`;
-      return [target.name, { target, number, name, sql: mergeSql(target, k, revision) }];
+      // law 9: the only cast between the log and the store
+      const sql = mergeSql(target, { arrived: arrivedRows(target, 2), k, revision });
+      return [target.name, { target, number, revision, name, sql }];
     }),
   );
 }
@@ -53,12 +54,6 @@ async function readMigrated(
   return new Map(
     rows.map((row) => [row.name, { number: Number(row.number), revision: Number(row.revision) }]),
   );
-}
-
-function mergeSql(target: Target, k: string, revision: number): string {
-  if (target.kind === 'facts') return factsMergeSql(target, k, revision);
-  const merge = target.mode === 'override' ? overrideMergeSql : untilNextMergeSql;
-  return merge(target, k, revision);
 }
 
 /**

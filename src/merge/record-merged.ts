@@ -3,7 +3,7 @@ import { literal } from '../db/identifier.ts';
 
 /**
  * Law 6: the common table expressions that record the effect in the statement, and so in the transaction, that makes it.
- * They read `fresh` (the rows that have an effect) and `told` (K).
+ * They read `known`, `fresh` (the rows that have an effect) and `told` (K).
  */
 export function recordMerged(target: Target): string {
   const name = literal(target.name);
@@ -20,6 +20,14 @@ export function recordMerged(target: Target): string {
       select told.k, ${name}, (select count(*) from merged)
       from told
       where exists (select from fresh)
+    ),
+    -- law 5: a number that the ledger has of another row was given out twice, by a source that lost the first one
+    reused as (
+      insert into emend.diverged (_id, _nonce, target, kind)
+      select k._id, k._nonce, ${name}, 'reused'
+      from known k
+      where k.merged_nonce <> k._nonce
+      on conflict do nothing
     )`;
 }
 
@@ -30,12 +38,13 @@ export function recordMerged(target: Target): string {
  */
 export function freshRows(target: Target, revision: number): string {
   return `
-    fresh as materialized (
-      select distinct on (a._id) a.*
+    known as materialized (
+      -- a look-up for each row, as in lookUp, and never a join with the whole ledger
+      select a.*, (select l._nonce from emend.ledger l where l._id = a._id) as merged_nonce
       from arrived a
       where emend.require_revision(${literal(target.name)}, ${revision})
-      -- offset 0: a look-up for each row, as in lookUp, and never a join with the whole ledger
-        and not exists (select from emend.ledger l where l._id = a._id offset 0)
-      order by a._id
+    ),
+    fresh as materialized (
+      select distinct on (k._id) k.* from known k where k.merged_nonce is null order by k._id
     )`;
 }

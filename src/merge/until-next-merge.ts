@@ -3,20 +3,19 @@ import type { TimelineTarget } from '../change/target.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { openEnd, toAxis } from '../store/period-form.ts';
-import { applyTimeline } from './apply-timeline.ts';
-import { arrivedRows } from './arrived.ts';
 import { columnLists } from './column-lists.ts';
 import { lookUp } from './look-up.ts';
+import type { FoldForm } from './merge-sql.ts';
 import { freshRows } from './record-merged.ts';
 
 /**
- * The merge of corrections that state only a start, as one statement. Parameters: one that the expression `k` reads, then the arrived columns.
+ * The fold of corrections that state only a start into what stands, as common table expressions.
  *
  * Versions compete within one start only; the winner of a start holds until the next start that has a winner. A retraction is
  * a start with nothing; a withdrawal says that there is no start here, and what held before runs on. It stands as a tombstone
  * of no length, so that lower versions of its start stay out.
  */
-export function untilNextMergeSql(target: TimelineTarget, k: string, revision: number): string {
+export function untilNextFold(target: TimelineTarget, { arrived, k, revision }: FoldForm): string {
   const columns = columnLists(target);
   const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
   const tombstone = ownObject(target, 'tombstone');
@@ -28,9 +27,7 @@ export function untilNextMergeSql(target: TimelineTarget, k: string, revision: n
               (${starts(tombstone, `b._known_to = 'infinity' and b._op <> 'withdraw' and ${condition}`)})`;
 
   return `
-    with
-    -- law 9: the only cast between the log and the store
-    arrived as materialized (${arrivedRows(target, 2)}),
+    arrived as materialized (${arrived}),
     ${freshRows(target, revision)},
     told as materialized (select ${k} as k),
     touched as (
@@ -102,6 +99,5 @@ export function untilNextMergeSql(target: TimelineTarget, k: string, revision: n
     ),
     shadowed as (
       select w.*, w.${f} as part_from, w.${f} as part_to from weighed w where w.ctid is null and not w.won
-    ),
-    ${applyTimeline(target)}`;
+    )`;
 }

@@ -1,0 +1,35 @@
+import type { Target } from '../change/target.ts';
+import { applyTimeline } from './apply-timeline.ts';
+import { applyFacts, factsFold } from './facts-merge.ts';
+import { overrideFold } from './override-merge.ts';
+import { untilNextFold } from './until-next-merge.ts';
+
+/** What a fold is given: one for live rows, one for staged ones, and the same statement for both. */
+export interface FoldForm {
+  /** `select` of the rows to fold, typed, their ends in the axis form: `arrivedRows`, or `stagedRows`. */
+  readonly arrived: string;
+  /** The expression of K. */
+  readonly k: string;
+  /** The revision of the target's objects that the statement is made for. */
+  readonly revision: number;
+}
+
+/**
+ * The fold of arrived rows into what stands of their keys, as common table expressions that change nothing:
+ * - `fresh`: the rows that have an effect, `told`: K;
+ * - `superseded`: standing rows that do not stay as they are, with `tableoid, ctid`;
+ * - `pieces`: what stands from K on instead; for a timeline with its period as `part_from, part_to`.
+ */
+export function foldSql(target: Target, form: FoldForm): string {
+  if (target.kind === 'facts') return factsFold(target, form);
+  return target.mode === 'override' ? overrideFold(target, form) : untilNextFold(target, form);
+}
+
+/** The merge as one statement: the fold, and the writing of what it decides. */
+export function mergeSql(target: Target, form: FoldForm): string {
+  const apply = target.kind === 'facts' ? applyFacts(target) : applyTimeline(target);
+  return `
+    with
+    ${foldSql(target, form)},
+    ${apply}`;
+}
