@@ -2,7 +2,7 @@
  * Every error that emend raises on purpose: a stable code, what happened and where, and what to do about it.
  *
  * The code alone decides how the program reacts (`disposition`), so that no caller reads message texts:
- * - `refuse`: the input is wrong; nothing was changed; the CLI exits with 2.
+ * - `refuse`: the input, the configuration or what it leads to is wrong; nothing was changed; the CLI exits with 2.
  * - `retry`: the world is not as it should be just now (a server is away); loops back off and try again; a command exits with 1.
  * - `manual`: a human has to act, and going on would risk a law; loops stop and say so; a command exits with 1.
  */
@@ -29,9 +29,11 @@ const dispositions = {
   store_unavailable: 'retry',
   timed_out: 'retry',
   reference_missing: 'retry',
+  key_fenced: 'retry',
+  backfill_busy: 'retry',
+  checks_failed: 'refuse',
+  backfill_refused: 'refuse',
   not_migrated: 'manual',
-  slot_missing: 'manual',
-  slot_lost: 'manual',
   slot_in_use: 'retry',
   publication_missing: 'manual',
   protocol_violation: 'manual',
@@ -68,8 +70,12 @@ export class EmendError extends Error {
   }
 
   get disposition(): Disposition {
-    return dispositions[this.code];
+    return dispositionOf(this.code);
   }
+}
+
+export function dispositionOf(code: ErrorCode): Disposition {
+  return dispositions[code];
 }
 
 export function isEmendError(error: unknown): error is EmendError {

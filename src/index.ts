@@ -19,6 +19,15 @@ export type { ColumnCorrection } from './pipeline/correct-columns.ts';
 export type { ImportOptions } from './pipeline/import-file.ts';
 export { correct, retract, withdraw } from './log/append.ts';
 export type { AppendOptions } from './log/append.ts';
+export {
+  abandonBackfill,
+  chunkBackfill,
+  openBackfill,
+  promoteBackfill,
+  revertBackfill,
+  sealBackfill,
+} from './log/backfill.ts';
+export type { Asking, BackfillOpening, Boundary, Chunk, Promotion } from './log/backfill.ts';
 export { rekey } from './log/rekey.ts';
 export type { KeyChange } from './log/rekey.ts';
 export type { CorrectionRow, RetractionRow } from './log/correction-row.ts';

@@ -16,17 +16,24 @@ insert into corrections._install default values;
 -- A backfill as its author stated it. Its state is the fold of its requests; only what `seal` counts is written later.
 create table corrections._backfill (
   name text primary key,
-  target text not null,
-  -- Valid period and key filter that its rows must stay within.
+  -- An import of known history goes the way of a backfill into the log; `emend import` itself merges it.
+  kind text not null default 'backfill' check (kind in ('backfill', 'import')),
+  targets text[] not null check (cardinality(targets) > 0),
+  -- What its rows must stay within: {"<target>": {"from": …, "to": …, "where": …}}, the valid period (of facts: event time)
+  -- as text and a filter of keys as SQL.
   boundary jsonb not null default '{}',
   logic_version text,
   reason text,
   actor text not null default current_user,
   opened_at timestamptz not null default now(),
+  -- Where the raw input comes from, and the checksum of a backfill file.
+  origin jsonb not null default '{}',
+  -- The author's own checks and thresholds, for the workers.
+  checks jsonb not null default '{}',
   -- Set once, by seal or abandon, under `for update`: from then on no row can be added.
   closed_at timestamptz,
-  rows bigint,
-  digest numeric,
+  -- {"<target>": {"rows": 5, "digest": "123"}}: what the store must hold before it goes on. Written once, by seal.
+  sealed jsonb,
   constraint "a backfill's name is a-z, 0-9, _, - and ., up to 100" check (name ~ '^[a-z0-9][a-z0-9_.-]{0,99}$')
 );
 --> statement-breakpoint
@@ -36,28 +43,32 @@ comment on table corrections._backfill is 'Named batches of corrections that bec
 -- the ledger knows requests and corrections by one number.
 create table corrections._request (
   _id bigint primary key default nextval('corrections._id'),
-  -- Null for an undo, which is of a single correction.
+  -- Null for what is of a single correction: undo, adopt.
   backfill text references corrections._backfill (name),
   request text not null,
-  -- A chunk's range of ids; a promote's accepted checks.
+  -- A chunk's range of ids; a promote's accepted checks; the correction of an undo; the old and the new number of an adopt.
   details jsonb not null default '{}',
   _reason text,
   _actor text not null default current_user,
   _recorded_at timestamptz not null default now(),
   _xid xid8 not null default pg_current_xact_id(),
-  constraint "a request is chunk, seal, promote, revert, abandon or undo"
-    check (request in ('chunk', 'seal', 'promote', 'revert', 'abandon', 'undo')),
-  constraint "a request names its backfill, an undo its correction"
-    check ((backfill is null) = (request = 'undo'))
+  constraint "a request is chunk, seal, promote, revert, abandon, undo or adopt"
+    check (request in ('chunk', 'seal', 'promote', 'revert', 'abandon', 'undo', 'adopt')),
+  constraint "a request names its backfill, an undo or adopt its correction"
+    check ((backfill is null) = (request in ('undo', 'adopt')))
 );
 --> statement-breakpoint
-comment on table corrections._request is 'What was asked for a backfill, or for a single correction (undo). Insert only; the state of a backfill is the fold of its requests.';
+comment on table corrections._request is 'What was asked for a backfill, or for a single correction (undo, adopt). Insert only; the state of a backfill is the fold of its requests.';
 --> statement-breakpoint
 create index _request_backfill on corrections._request (backfill, _id);
 --> statement-breakpoint
 -- The state as asked for here; as far as the store has come stands in the store.
 create view corrections._backfill_state as
-select b.name, b.target, coalesce(last.state, 'open') as state, coalesce(last.asked_at, b.opened_at) as since
+select b.name, b.kind, b.targets,
+  coalesce(last.state, 'open') as state,
+  coalesce(last.asked_at, b.opened_at) as since,
+  coalesce(last.actor, b.actor) as actor,
+  case when last.state is null then b.reason else last.reason end as reason
 from corrections._backfill b
 left join lateral (
   select case r.request
@@ -66,7 +77,7 @@ left join lateral (
            when 'revert' then 'reverted'
            else 'abandoned'
          end as state,
-         r._recorded_at as asked_at
+         r._recorded_at as asked_at, r._actor as actor, r._reason as reason
   from corrections._request r
   where r.backfill = b.name and r.request <> 'chunk'
   order by r._id desc
@@ -100,15 +111,21 @@ language plpgsql security definer set search_path = ''
 as $$
 declare
   closed_at timestamptz;
+  targets text[];
 begin
-  select b.closed_at into closed_at from corrections._backfill b where b.name = new._backfill for key share;
+  select b.closed_at, b.targets into closed_at, targets from corrections._backfill b where b.name = new._backfill for key share;
   if not found then
     raise exception 'there is no backfill "%"', new._backfill
-      using errcode = '23503', hint = 'Open it first, or correct the name in _backfill. A live correction leaves _backfill out.';
+      using errcode = 'EM002', hint = 'Open it first, or correct the name in _backfill. A live correction leaves _backfill out.';
   end if;
   if closed_at is not null then
     raise exception 'backfill "%" was closed at %: no row can be added', new._backfill, closed_at
-      using errcode = '55000', hint = 'Put the rows into a new backfill.';
+      using errcode = 'EM002', hint = 'Put the rows into a new backfill.';
+  end if;
+  -- seal counts the logs of its targets and no other
+  if tg_table_name <> all (targets) then
+    raise exception 'backfill "%" is not of target %', new._backfill, tg_table_name
+      using errcode = 'EM002', hint = 'Its targets were stated when it was opened: ' || array_to_string(targets, ', ') || '.';
   end if;
   return null;
 end;

@@ -40,6 +40,29 @@ create table emend.ledger (
 --> statement-breakpoint
 comment on table emend.ledger is 'The log rows that are merged or dismissed: a row in it has had its effect, once (law 6).';
 --> statement-breakpoint
+-- Law 5 when the source lost what was merged (restored to an older state, a standby promoted with a lag): log rows that log and
+-- ledger do not have alike, each named by its number and its nonce. See src/sweep/diverged.ts.
+create table emend.diverged (
+  _id bigint not null,
+  _nonce bigint not null,
+  target text not null,
+  -- lost: it is merged, and the log does not have it any more. reused: it is in the log, and not merged, since the ledger has its number of another row.
+  kind text not null check (kind in ('lost', 'reused')),
+  noticed_at timestamptz not null default clock_timestamp(),
+  -- Null: open. Otherwise what was decided: the effect of a lost row is kept, a reused one is adopted as a new correction.
+  resolution text check (resolution = case kind when 'lost' then 'kept' else 'adopted' end),
+  resolved_at timestamptz,
+  resolved_by text,
+  resolved_reason text,
+  -- The number under which an adopted row was written again.
+  new_id bigint,
+  primary key (_id, _nonce)
+);
+--> statement-breakpoint
+comment on table emend.diverged is 'Log rows that log and ledger do not have alike, since the source lost what was merged; what was decided about each (law 5).';
+--> statement-breakpoint
+create index diverged_open on emend.diverged (target, kind, _id) where resolution is null;
+--> statement-breakpoint
 -- One row a merge. Its greatest told_at is the floor of the next K: K is strictly increasing per key even when the clock steps back.
 create table emend.merge (
   told_at timestamptz not null,

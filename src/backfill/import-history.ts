@@ -9,8 +9,11 @@ import type { HistoryImport } from './known-history.ts';
 import { writeKnownHistory } from './write-known-history.ts';
 
 export interface Imported {
+  readonly name: string;
   readonly rows: number;
   readonly times: number;
+  /** How many of `rows` this run took in; the others had been by an earlier run of the same import. */
+  readonly taken: number;
 }
 
 /**
@@ -52,7 +55,7 @@ async function refuseLiveCorrections({ store, target, name }: HistoryImport): Pr
 /** Whether an earlier run has written the log. It did so as a whole. */
 async function isWritten(client: ClientBase, { name, digest, target }: HistoryImport): Promise<boolean> {
   const { rows } = await client.query<{ digest: string | null; target: string }>(
-    `select logic_version as digest, target from corrections._backfill where name = $1`,
+    `select logic_version as digest, array_to_string(targets, ', ') as target from corrections._backfill where name = $1`,
     [name],
   );
   const before = rows[0];
@@ -60,7 +63,7 @@ async function isWritten(client: ClientBase, { name, digest, target }: HistoryIm
   if (before.digest === digest && before.target === target.name) return true;
   throw new EmendError(
     'correction_invalid',
-    `an import named ${name} exists already, of ${before.target} and with other content`,
+    `an import or backfill named ${name} exists already, of ${before.target} and with other content`,
     {
       remedy: 'Give this one another name (--name).',
     },
@@ -76,15 +79,18 @@ async function mergeLog(work: HistoryImport): Promise<Imported> {
      order by min(_id)`,
     [work.name],
   );
-  let merged = 0;
+  let [merged, taken] = [0, 0];
   for (const { known_at, first, last } of times) {
     const rows = await readLog(work, first, last);
-    const missing = await notMerged(work.store, rows);
-    if (missing) await mergeAsKnown(work.store, work.target, rows, known_at);
-    merged += rows.values[0]?.length ?? 0;
+    const count = rows.values[0]?.length ?? 0;
+    if (await notMerged(work.store, rows)) {
+      await mergeAsKnown(work.store, work.target, rows, known_at);
+      taken += count;
+    }
+    merged += count;
     work.onProgress?.({ written: merged, merged });
   }
-  return { rows: merged, times: times.length };
+  return { name: work.name, rows: merged, times: times.length, taken };
 }
 
 /** Rows of the log as capture would hand them over: the server's own text. */

@@ -1,12 +1,14 @@
 import type { ClientBase } from 'pg';
-import { statedColumns } from '../change/target.ts';
-import { ident, identList, qualified } from '../db/identifier.ts';
-import { sqlState } from '../db/sqlstate.ts';
+import { qualified } from '../db/identifier.ts';
 import { EmendError } from '../errors.ts';
+import { readAppendColumns } from '../log/append-columns.ts';
+import { describeBadRow } from './bad-row.ts';
+import { runHalving } from './halving.ts';
+import { insertRows } from './insert-rows.ts';
+import type { RowWriting } from './row-writing.ts';
 import type { HistoryImport } from './known-history.ts';
+import { pieceOfRows, pieces } from './pieces.ts';
 import type { FileRow } from './read-rows.ts';
-
-const rowsAtATime = 5_000;
 
 /**
  * Writes the rows to the log under the import's name, and for each time of knowing a request that says which ids it has.
@@ -15,19 +17,28 @@ const rowsAtATime = 5_000;
  */
 export async function writeKnownHistory(client: ClientBase, work: HistoryImport): Promise<void> {
   await client.query(
-    `insert into corrections._backfill (name, target, logic_version, reason) values ($1, $2, $3, 'import of known history')`,
+    `insert into corrections._backfill (name, kind, targets, logic_version, reason)
+     values ($1, 'import', array[$2], $3, 'import of known history')`,
     [work.name, work.target.name, work.digest],
   );
   let latest: bigint | null = null;
   let written = 0;
-  for await (const chunk of chunks(work.rows, rowsAtATime)) {
-    latest = await writeChunk(client, work, chunk, latest);
-    written += chunk.length;
+  const columns = await readAppendColumns(client, work.target.name);
+  const writing = { ...work, columns, ignore: [...work.ignore, work.knownAtColumn] };
+  for await (const { items } of pieces(work.rows, pieceOfRows)) {
+    latest = await writeChunk(client, work, writing, items, latest);
+    written += items.length;
     work.onProgress?.({ written, merged: 0 });
   }
   await client.query(
-    `update corrections._backfill set closed_at = clock_timestamp(), rows = $2 where name = $1`,
-    [work.name, written],
+    `update corrections._backfill
+     set closed_at = clock_timestamp(),
+         sealed = (
+           select jsonb_build_object($2::text, jsonb_build_object('rows', d.rows, 'digest', d.digest::text))
+           from ${qualified('corrections', `_digest_${work.target.name}`)}($1) d
+         )
+     where name = $1`,
+    [work.name, work.target.name],
   );
   await client.query(
     `insert into corrections._request (backfill, request) values ($1, 'seal'), ($1, 'promote')`,
@@ -39,24 +50,35 @@ export async function writeKnownHistory(client: ClientBase, work: HistoryImport)
 async function writeChunk(
   client: ClientBase,
   work: HistoryImport,
+  writing: RowWriting,
   chunk: readonly FileRow[],
   latest: bigint | null,
 ): Promise<bigint> {
   const times = await readTimes(client, work, chunk, latest);
-  const ids = await insertRows(client, work, chunk);
-  const runs: { knownAt: string; first: string; last: string }[] = [];
+  const ids = await insertRows(client, writing, chunk, ({ line }, bad) => {
+    throw invalid(line, describeBadRow(bad));
+  });
+  const runs: { knownAt: string; first: string; last: string; rows: number }[] = [];
   ids.forEach((id, place) => {
     const { text } = times[place]!;
     const run = runs.at(-1);
-    if (run?.knownAt === text) runs[runs.length - 1] = { ...run, last: id };
-    else runs.push({ knownAt: text, first: id, last: id });
+    if (run?.knownAt === text) runs[runs.length - 1] = { ...run, last: id, rows: run.rows + 1 };
+    else runs.push({ knownAt: text, first: id, last: id, rows: 1 });
   });
   await client.query(
     `insert into corrections._request (backfill, request, details)
-     select $1, 'chunk', jsonb_build_object('known_at', run.known_at, 'first', run.first, 'last', run.last)
-     from unnest($2::text[], $3::text[], $4::text[]) with ordinality as run (known_at, first, last, place)
+     select $1, 'chunk',
+       jsonb_build_object('target', $2::text, 'known_at', run.known_at, 'first', run.first, 'last', run.last, 'rows', run.rows)
+     from unnest($3::text[], $4::text[], $5::text[], $6::bigint[]) with ordinality as run (known_at, first, last, rows, place)
      order by run.place`,
-    [work.name, runs.map((run) => run.knownAt), runs.map((run) => run.first), runs.map((run) => run.last)],
+    [
+      work.name,
+      work.target.name,
+      runs.map((run) => run.knownAt),
+      runs.map((run) => run.first),
+      runs.map((run) => run.last),
+      runs.map((run) => run.rows),
+    ],
   );
   return times.at(-1)!.micros;
 }
@@ -73,16 +95,24 @@ async function readTimes(
     if (text === null || text === undefined) throw invalid(line, `it has no ${knownAtColumn}`);
     return text;
   });
-  const { rows } = await atFault(chunk, (from, to) =>
-    client.query<{ text: string; micros: string }>(
-      `select known.at::timestamptz::text as text, (extract(epoch from known.at::timestamptz) * 1000000)::bigint::text as micros
-       from unnest($1::text[]) with ordinality as known (at, place)
-       order by known.place`,
-      [texts.slice(from, to)],
-    ),
-  )(client);
+  const times = await runHalving(
+    client,
+    texts.map((text, place) => ({ text, line: chunk[place]!.line })),
+    async (part) => {
+      const { rows } = await client.query<{ text: string; micros: string }>(
+        `select known.at::timestamptz::text as text, (extract(epoch from known.at::timestamptz) * 1000000)::bigint::text as micros
+         from unnest($1::text[]) with ordinality as known (at, place)
+         order by known.place`,
+        [part.map(({ text }) => text)],
+      );
+      return rows;
+    },
+    ({ line }) => {
+      throw invalid(line, `its ${knownAtColumn} is no time`);
+    },
+  );
   let before = latest;
-  return rows.map((row, place) => {
+  return times.map((row, place) => {
     const micros = BigInt(row.micros);
     if (before !== null && micros < before) {
       throw invalid(
@@ -95,110 +125,9 @@ async function readTimes(
   });
 }
 
-async function insertRows(
-  client: ClientBase,
-  work: HistoryImport,
-  chunk: readonly FileRow[],
-): Promise<string[]> {
-  const stated = statedColumns(work.target);
-  for (const { line, values } of chunk) refuseUnknown(work, line, values);
-  const columns = stated.filter(({ name }) => chunk.some(({ values }) => name in values));
-  const names = [...columns.map(({ name }) => name), '_op', '_reason'];
-  const casts = [
-    ...columns.map(({ name, baseType }) => `r.${ident(name)}::${baseType}`),
-    `coalesce(r._op, 'upsert')`,
-    'r._reason',
-  ];
-  const texts = names.map((name) => chunk.map(({ values }) => textOf(work, name, values)));
-  const sql = `
-    insert into ${qualified('corrections', work.target.name)} (${identList(names)}, _backfill)
-    select ${casts.join(', ')}, $1
-    from unnest(${texts.map((_, index) => `$${index + 2}::text[]`).join(', ')}) with ordinality as r (${identList(names)}, place)
-    order by r.place
-    returning _id::text as id`;
-  const { rows } = await atFault(chunk, (from, to) =>
-    client.query<{ id: string }>(sql, [work.name, ...texts.map((column) => column.slice(from, to))]),
-  )(client);
-  return rows.map((row) => row.id);
-}
-
-function textOf(
-  { target, openStart }: HistoryImport,
-  name: string,
-  values: FileRow['values'],
-): string | null {
-  const text = values[name] ?? null;
-  if (text !== null) return text;
-  if (name === '_op') return values['op'] ?? null;
-  const isStart = target.kind === 'timeline' && name === target.period.from.name;
-  return isStart && openStart === true ? '-infinity' : null;
-}
-
-const ownFields = ['op', '_op', '_reason'];
-
-function refuseUnknown(
-  { target, knownAtColumn, ignore }: HistoryImport,
-  line: number,
-  values: FileRow['values'],
-): void {
-  const known = new Set([
-    ...statedColumns(target).map(({ name }) => name),
-    ...ownFields,
-    knownAtColumn,
-    ...ignore,
-  ]);
-  const unknown = Object.keys(values).find((name) => !known.has(name));
-  if (unknown !== undefined) {
-    throw invalid(
-      line,
-      `${target.name} has no column ${ident(unknown)} (to leave it out: --ignore ${unknown})`,
-    );
-  }
-}
-
-/**
- * Runs a statement over a chunk; when a row is at fault, finds the first one by halving, inside savepoints, and says its line.
- */
-function atFault<T>(
-  chunk: readonly FileRow[],
-  run: (from: number, to: number) => Promise<T>,
-): (client: ClientBase) => Promise<T> {
-  return async (client) => {
-    await client.query('savepoint chunk');
-    try {
-      return await run(0, chunk.length);
-    } catch (error) {
-      if (!/^(22|23)/.test(sqlState(error) ?? '')) throw error;
-      let [good, bad, reason] = [0, chunk.length, error as Error];
-      while (bad - good > 1) {
-        const middle = Math.floor((good + bad) / 2);
-        await client.query('rollback to savepoint chunk');
-        try {
-          await run(good, middle);
-          good = middle;
-        } catch (inHalf) {
-          [bad, reason] = [middle, inHalf as Error];
-        }
-      }
-      throw invalid(chunk[good]!.line, reason.message, error);
-    }
-  };
-}
-
 function invalid(line: number, what: string, cause?: unknown): EmendError {
   return new EmendError('correction_invalid', `line ${line}: ${what}`, {
     remedy: 'Mend the line; nothing of the file has been taken.',
     ...(cause === undefined ? {} : { cause }),
   });
-}
-
-async function* chunks<T>(items: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
-  let chunk: T[] = [];
-  for await (const item of items) {
-    chunk.push(item);
-    if (chunk.length < size) continue;
-    yield chunk;
-    chunk = [];
-  }
-  if (chunk.length > 0) yield chunk;
 }

@@ -8,7 +8,7 @@ import { requirePublication } from './publication.ts';
 import { startSession } from './session.ts';
 import type { Session } from './session.ts';
 import { ensureSlot, slotState } from './slot.ts';
-import { slotInUse, slotLost, slotMissing, toSourceError } from './source-errors.ts';
+import { slotGone, slotInUse, toSourceError } from './source-errors.ts';
 import type { Liveness } from './stream.ts';
 import { closeWalsender, connectWalsender, createWalsender } from './walsender.ts';
 import type { Walsender } from './walsender.ts';
@@ -94,7 +94,8 @@ export function createCapture(options: CaptureOptions): Capture {
   let lastMessageAt: number | undefined;
   let cutBefore = 0;
   let lastError: CaptureStatus['lastError'];
-  let sawSlot = false;
+  /** Rows are in the log that are in no stream, and the sweep has not been asked yet. */
+  let owesSweep = false;
   let everStreamed = false;
   /** The last connection confirmed something: whatever ended it, it was worth having. */
   let madeProgress = false;
@@ -102,21 +103,31 @@ export function createCapture(options: CaptureOptions): Capture {
   /** Publication, then slot, then stream, all on the connection that streams. */
   async function openSession(client: Walsender): Promise<Session> {
     await requirePublication(client, { publication, targets });
-    if (!sawSlot && (await ensureSlot(client, { slot })) === 'created') {
-      log.info({ slot }, 'created the replication slot');
-      await options.passedOver?.();
-    }
-    sawSlot = true;
+    await makeSlot(client);
     const found = await slotState(client, slot);
-    if (found.kind === 'missing') throw slotMissing(slot);
-    if (found.kind === 'lost') throw slotLost(slot, found.reason);
     if (found.kind === 'in_use') throw slotInUse(slot, found.pid);
+    if (found.kind !== 'ready') throw slotGone(slot);
     return startSession(client, found.confirmed, {
       ...options,
       liveness: options.liveness ?? defaultLiveness,
       requirePublication: lookForPublication,
       passedOver: async () => options.passedOver?.(),
     });
+  }
+
+  /** Whatever became of it: all rows are in the log, so a slot that is gone or lost is no reason to wait for a human. */
+  async function makeSlot(client: Walsender): Promise<void> {
+    const made = await ensureSlot(client, { slot });
+    if (made.kind === 'created') log.info({ slot }, 'created the replication slot');
+    if (made.kind === 'replaced') {
+      log.warn(
+        { slot, reason: made.reason },
+        `the source has given slot ${slot} up (${made.reason}); it is made again, and the sweep brings what is not in the stream`,
+      );
+    }
+    owesSweep ||= made.kind !== 'present';
+    if (owesSweep) await options.passedOver?.();
+    owesSweep = false;
   }
 
   async function lookForPublication(): Promise<void> {

@@ -17,7 +17,8 @@ interface PublicationPlan {
  * What is missing to the publication; nothing if it is as it should be. Tables of others in it are left alone.
  *
  * Inserts only: logs are append-only, and the application's own clean-up must not reach the store. Rows of backfills
- * are filtered out: they are read from the log when they are staged, so a load never stands in front of live rows.
+ * are filtered out: they are read from the log when they are staged, so a load never stands in front of live rows. Control
+ * tables, whose names begin with an underscore, are published whole.
  *
  * @throws EmendError `server_unsuitable` for a publication of all tables, which cannot be put right.
  */
@@ -38,7 +39,7 @@ export async function planPublication(
   }
   for (const target of targets) {
     const filter = standing.filters.get(target);
-    if (filter !== undefined && isLiveRowsOnly(filter)) continue;
+    if (filter !== undefined && isAsWanted(target, filter)) continue;
     if (filter !== undefined) {
       statements.push({
         purpose: `publication ${publication}: another row filter for ${target}`,
@@ -62,12 +63,18 @@ function create(name: string, targets: readonly string[]): Statement {
   };
 }
 
-function filtered(target: string): string {
-  return `${qualified(logSchema, target)} where (_backfill is null)`;
+function isControlTable(log: string): boolean {
+  return log.startsWith('_');
+}
+
+function filtered(log: string): string {
+  const table = qualified(logSchema, log);
+  return isControlTable(log) ? table : `${table} where (_backfill is null)`;
 }
 
 /** How `pg_get_expr` prints the filter; a list of columns makes it another one. */
-function isLiveRowsOnly(filter: string): boolean {
+function isAsWanted(log: string, filter: string): boolean {
+  if (isControlTable(log)) return filter === '';
   return filter.replaceAll(/[()"]/g, '').trim().toLowerCase() === '_backfill is null';
 }
 

@@ -11,7 +11,7 @@ type Client = Pick<ClientBase, 'query'>;
 
 type SlotState =
   | { readonly kind: 'missing' }
-  /** The server has removed WAL or rows that the slot needed. */
+  /** Nothing can be read from it any more: the server has removed what it needed, or is itself an older state than the slot. */
   | { readonly kind: 'lost'; readonly reason: string }
   | { readonly kind: 'in_use'; readonly pid: number; readonly confirmed: Lsn }
   | { readonly kind: 'ready'; readonly confirmed: Lsn };
@@ -23,6 +23,8 @@ interface SlotRow {
   readonly wal_status: string | null;
   readonly restart_lsn: string | null;
   readonly confirmed_flush_lsn: string | null;
+  /** The end of the WAL; null on a standby. */
+  readonly wal_end: string | null;
   /** PostgreSQL 16 and later. */
   readonly conflicting?: boolean | null;
   /** PostgreSQL 17 and later. */
@@ -53,8 +55,14 @@ function lossOf(row: SlotRow): string | undefined {
   if (row.wal_status === 'lost') return 'wal_removed';
   if (row.conflicting === true) return 'rows_removed';
   // A slot that is just being created by somebody has no position either; then it is in use.
-  if (row.restart_lsn === null && row.active_pid === null) return 'no restart position';
+  if (row.restart_lsn === null && row.active_pid === null) return 'no_restart_position';
+  // what commits before that position would never be sent
+  if (isAhead(row)) return 'ahead_of_source';
   return undefined;
+}
+
+function isAhead({ confirmed_flush_lsn: confirmed, wal_end: end }: SlotRow): boolean {
+  return confirmed !== null && end !== null && parseLsn(confirmed) > parseLsn(end);
 }
 
 /** As jsonb, because the view's columns differ from version to version. */
@@ -63,7 +71,9 @@ async function readSlot(
   slot: string,
 ): Promise<{ row: SlotRow; database: string } | undefined> {
   const { rows } = await client.query<{ slot: string; database: string }>(
-    `select to_jsonb(s)::text as slot, current_database()::text as database
+    `select (to_jsonb(s) || jsonb_build_object(
+              'wal_end', case when not pg_is_in_recovery() then pg_current_wal_insert_lsn()::text end))::text as slot,
+            current_database()::text as database
      from pg_replication_slots s
      where s.slot_name = ${literal(replicationName(slot))}`,
   );
@@ -73,22 +83,39 @@ async function readSlot(
 
 const creationTimeoutMs = 10_000;
 
+/** What has been done for the slot. `replaced`: it was lost, for that reason, and has been made again. */
+type SlotMade =
+  | { readonly kind: 'present' }
+  | { readonly kind: 'created' }
+  | { readonly kind: 'replaced'; readonly reason: string };
+
 /**
- * Creates the slot unless it is there. The publication has to be there before: at a position where it did not exist
- * yet, decoding would fail for ever.
+ * Creates the slot unless it is there, also in place of one from which nothing can be read any more. What was committed before
+ * it is in no stream: whoever made it asks the sweep. The publication has to be there before: at a position where it did not
+ * exist yet, decoding would fail for ever.
  *
  * @throws EmendError `timed_out` while a transaction that has written is open: the slot can only begin after it.
  */
-export async function ensureSlot(client: Client, { slot }: { slot: string }): Promise<'created' | 'present'> {
+export async function ensureSlot(client: Client, { slot }: { slot: string }): Promise<SlotMade> {
   const state = await slotState(client, slot);
-  if (state.kind !== 'missing') return 'present';
+  if (state.kind === 'ready' || state.kind === 'in_use') return { kind: 'present' };
   try {
+    if (state.kind === 'lost') await dropSlot(client, slot);
     await createSlot(client, slot);
-    return 'created';
+    return state.kind === 'lost' ? { kind: 'replaced', reason: state.reason } : { kind: 'created' };
   } catch (error) {
-    if (sqlState(error) === '42710') return 'present'; // another reader was faster
+    // another reader was faster
+    if (sqlState(error) === '42710') return { kind: 'present' };
     if (sqlState(error) === '57014') throw await waitedInVain(client, slot, error);
     throw error;
+  }
+}
+
+async function dropSlot(client: Client, slot: string): Promise<void> {
+  try {
+    await client.query(`select pg_drop_replication_slot(${literal(replicationName(slot))})`);
+  } catch (error) {
+    if (sqlState(error) !== '42704') throw error; // another reader was faster
   }
 }
 

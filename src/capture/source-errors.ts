@@ -32,15 +32,11 @@ export function slotInUse(slot: string, pid?: number): EmendError {
   });
 }
 
-export function slotMissing(slot: string): EmendError {
-  return new EmendError(
-    'slot_missing',
-    `slot ${slot} was there and is gone: somebody dropped it, or the source was replaced`,
-    {
-      remedy:
-        'Start the reader again: it creates the slot. Rows that were committed in between are in the log; `emend sweep` brings them.',
-    },
-  );
+/** Between the making of a slot and its use. */
+export function slotGone(slot: string): EmendError {
+  return new EmendError('source_unavailable', `slot ${slot} has gone while it was about to be read`, {
+    remedy: 'Nothing has to be done: the reader makes it again. See who drops it if it happens often.',
+  });
 }
 
 /** PostgreSQL 15 to 17 look for the publication as it was at the position that they decode, so it never comes back there. */
@@ -50,13 +46,5 @@ function decodedWithoutPublication(slot: string, cause: unknown): EmendError {
       `Run \`emend migrate\`, drop the slot (select pg_drop_replication_slot('${slot}')) and start the reader again: it creates the slot. ` +
       'Rows that were committed in between are in the log; `emend sweep` brings them.',
     cause,
-  });
-}
-
-export function slotLost(slot: string, reason: string): EmendError {
-  return new EmendError('slot_lost', `the source has given slot ${slot} up (${reason})`, {
-    remedy:
-      `Drop it (select pg_drop_replication_slot('${slot}')), look at max_slot_wal_keep_size, and start the reader again: it creates the slot. ` +
-      'Rows that were committed in between are in the log; `emend sweep` brings them.',
   });
 }

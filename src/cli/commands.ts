@@ -1,8 +1,10 @@
 import { readConfig } from '../config/config.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { countOf } from '../observe/count-of.ts';
 import { print, printJson, showProgress } from './print.ts';
 import { describeAnswer } from './describe-answer.ts';
 import { describeExplanation } from './describe-explanation.ts';
+import { describeImport } from './describe-import.ts';
 import { describeMigration, describePlan } from './describe-migration.ts';
 import { describeStatus } from './describe-status.ts';
 import { serve } from './serve.ts';
@@ -34,12 +36,14 @@ export async function worker(options: CommonOptions): Promise<void> {
   await serve(await load(options), ['worker']);
 }
 
+/** Exit code 1 when something is not well, so that a monitor needs to read nothing. */
 export async function status(options: CommonOptions): Promise<void> {
   const config = await load(options);
   const { readStatus } = await import('../pipeline/status.ts');
   const report = await readStatus(config);
   if (options.json) printJson(report);
   else print(describeStatus(report));
+  if (report.problems.length > 0) process.exitCode = 1;
 }
 
 export async function wait(options: CommonOptions & { timeout?: number; xid?: string }): Promise<void> {
@@ -52,11 +56,12 @@ export async function wait(options: CommonOptions & { timeout?: number; xid?: st
   });
   if (options.json) printJson(waited);
   else {
-    const aside = waited.setAside > 0 ? `, ${waited.setAside} of them set aside` : '';
+    const { rows, setAside } = waited;
+    const aside = setAside > 0 ? `, ${countOf(setAside, 'is', 'are')} set aside` : '';
     const what =
-      waited.rows === 0
+      rows === 0
         ? 'everything was in the store already'
-        : `${waited.rows} more rows are in the store${aside}`;
+        : `${countOf(rows - setAside, 'more row is', 'more rows are')} in the store${aside}`;
     print(`${what} (${waited.waitedMs} ms)`);
   }
 }
@@ -73,9 +78,11 @@ export async function sweep(options: CommonOptions & { all?: boolean; timeout?: 
   else {
     const { compared, enqueued, isComplete, tookMs } = swept;
     const found =
-      enqueued === 0 ? 'nothing was missing' : `${enqueued} rows were missing and are on the queue again`;
+      enqueued === 0
+        ? 'nothing was missing'
+        : `${countOf(enqueued, 'row was missing and is', 'rows were missing and are')} on the queue again`;
     const rest = isComplete ? '' : '; more are missing, and follow when workers have merged these';
-    print(`${compared} rows compared, ${found}${rest} (${tookMs} ms)`);
+    print(`${countOf(compared, 'row')} compared, ${found}${rest} (${tookMs} ms)`);
   }
 }
 
@@ -142,11 +149,13 @@ export async function importHistory(target: string, file: string, options: Impor
     openStart: openStart === true,
     ...(name === undefined ? {} : { name }),
     onProgress: ({ written, merged }) =>
-      progress.show(merged > 0 ? `${merged} rows merged` : `${written} rows in the log`),
+      progress.show(
+        merged > 0 ? `${countOf(merged, 'row')} merged` : `${countOf(written, 'row')} in the log`,
+      ),
   });
   progress.end();
   if (options.json) printJson(imported);
-  else print(`${imported.rows} corrections of ${target} are imported, known at ${imported.times} times`);
+  else print(describeImport(target, imported));
 }
 
 export function load(options: CommonOptions): Promise<ResolvedConfig> {

@@ -1,4 +1,5 @@
 import { EmendError } from '../errors.ts';
+import { countOf } from '../observe/count-of.ts';
 import { load } from './commands.ts';
 import type { CommonOptions } from './commands.ts';
 import { describeDeadLetters } from './describe-dead-letters.ts';
@@ -28,7 +29,9 @@ export async function deadRetry(ids: string[], options: ChoiceOptions & { all?: 
   const retried = await retryDeadLetters(config, { ids, all, target: options.target });
   if (options.json) printJson(retried);
   else {
-    print(`${retried.merged.length} rows are merged, ${retried.setAside.length} are set aside again`);
+    const merged = countOf(retried.merged.length, 'row is', 'rows are');
+    const setAside = countOf(retried.setAside.length, 'is', 'are');
+    print(`${merged} merged, ${setAside} set aside again`);
     for (const { _id, reason } of retried.setAside) print(`  ${_id}: ${reason}`);
   }
   if (retried.setAside.length > 0) process.exitCode = 1;
@@ -40,7 +43,8 @@ export async function deadDiscard(ids: string[], options: CommonOptions & { reas
   const { discarded, merged } = await discardDeadLetters(config, ids, options.reason);
   if (options.json) printJson({ discarded, merged });
   else {
-    print(`${discarded.length} rows are discarded; their record is kept (emend dead list --closed)`);
+    const are = countOf(discarded.length, 'row is', 'rows are');
+    print(`${are} discarded; the record is kept (emend dead list --closed)`);
     if (merged.length > 0) print(`merged in the meantime, and so not discarded: ${merged.join(', ')}`);
   }
 }

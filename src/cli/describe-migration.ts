@@ -1,3 +1,4 @@
+import { countOf } from '../observe/count-of.ts';
 import type { Migration, PlannedStatement } from '../pipeline/migrate.ts';
 
 /** A script for a person to read, per database; `migrate` runs the same statements. */
@@ -20,6 +21,6 @@ export function describeMigration({ install, statements, notes }: Migration): st
   const done =
     statements.length === 0
       ? `Nothing to do: install ${install} is up to date.`
-      : `Install ${install} is migrated: ${statements.length} statements.`;
+      : `Install ${install} is migrated: ${countOf(statements.length, 'statement')}.`;
   return [done, ...notes].join('\n');
 }

@@ -1,4 +1,6 @@
-import type { QueueStatus, SlotStatus, Status } from '../pipeline/status-report.ts';
+import { countOf } from '../observe/count-of.ts';
+import type { SlotStatus } from '../pipeline/slot-status.ts';
+import type { QueueStatus, Status } from '../pipeline/status-report.ts';
 import type { SweepStatus } from '../pipeline/sweep-status.ts';
 import { formatTable } from './format-table.ts';
 
@@ -29,24 +31,31 @@ export function describeStatus({ install, slot, queue, targets, settled, sweep, 
 
 function describeSlot(slot: SlotStatus | null): string {
   if (!slot) return 'missing';
-  const { name, active, confirmed, lagBytes, retainedBytes, walStatus } = slot;
-  return `${name}, ${active ? 'reader connected' : 'no reader'}, confirmed ${confirmed ?? 'nothing'}, ${formatBytes(lagBytes)} behind, ${formatBytes(retainedBytes)} of WAL kept (${walStatus})`;
+  const { name, state, confirmed, lagBytes, retainedBytes, walStatus } = slot;
+  return `${name}, ${state}, confirmed ${confirmed ?? 'nothing'}, ${formatBytes(lagBytes)} behind, ${formatBytes(retainedBytes)} of WAL kept (${walStatus})`;
 }
 
 function describeQueue(queue: QueueStatus): string {
-  if ('reachable' in queue) return `${queue.kind}, does not answer`;
+  if ('reachable' in queue) {
+    const what = queue.reachable ? 'answers, and cannot be used as it is' : 'does not answer';
+    return `${queue.kind}, ${what}`;
+  }
   return `${queue.kind}, ${queue.waiting} waiting, ${queue.active} at work, ${queue.delayed} to be tried again`;
 }
 
 function describeSweep({ roundAgoMs, missing, lastEnqueuedAt, lastEnqueued, behindMs }: SweepStatus): string {
   if (roundAgoMs === null) return 'has not run yet';
   const upTo = behindMs === null ? 'nothing is known yet' : `complete up to ${behindMs} ms ago`;
-  const last = lastEnqueuedAt === null ? '' : `, last found ${lastEnqueued} lost rows at ${lastEnqueuedAt}`;
-  return `${upTo}, last round ${roundAgoMs} ms ago, ${missing} rows missing${last}`;
+  const last =
+    lastEnqueuedAt === null
+      ? ''
+      : `, ${countOf(lastEnqueued, 'row')} put on the queue again at ${lastEnqueuedAt}`;
+  return `${upTo}, last round ${roundAgoMs} ms ago, ${countOf(missing, 'row')} missing${last}`;
 }
 
 function formatBytes(bytes: number): string {
   const units = ['bytes', 'kB', 'MB', 'GB', 'TB'];
   const power = bytes < 1024 ? 0 : Math.min(Math.floor(Math.log(bytes) / Math.log(1024)), units.length - 1);
-  return `${power === 0 ? bytes : (bytes / 1024 ** power).toFixed(1)} ${units[power]}`;
+  if (power === 0) return countOf(bytes, 'byte');
+  return `${(bytes / 1024 ** power).toFixed(1)} ${units[power]}`;
 }

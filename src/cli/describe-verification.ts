@@ -1,5 +1,6 @@
 import type { Difference, Piece } from '../verify/compare.ts';
 import type { Gap, Verification } from '../verify/verify.ts';
+import { countOf } from '../observe/count-of.ts';
 import { formatTable } from './format-table.ts';
 
 const meanings: Readonly<Record<Difference['kind'] | Gap['kind'], string>> = {
@@ -17,15 +18,21 @@ const meanings: Readonly<Record<Difference['kind'] | Gap['kind'], string>> = {
 };
 
 export function describeVerification(verification: Verification): string {
-  const { target, until, corrections, found, differences, gaps, repaired, repairedFrom } = verification;
+  const { target, until, corrections, found, differences, gaps, setAside, repaired, repairedFrom } =
+    verification;
   const kinds = Object.entries(found);
-  const mended = repaired === 0 ? [] : [`${repaired} rows were repaired:`, '', differenceTable(repairedFrom)];
-  const scope = `${corrections} corrections, as believed up to ${until}`;
-  if (kinds.length === 0) return [`${target}: as the log says (${scope})`, ...mended].join('\n');
+  const mended =
+    repaired === 0
+      ? []
+      : [`${countOf(repaired, 'row was', 'rows were')} repaired:`, '', differenceTable(repairedFrom)];
+  const scope = `${countOf(corrections, 'correction')}, as believed up to ${until}`;
+  const aside = setAside === 0 ? [] : [describeSetAside(target, setAside)];
+  if (kinds.length === 0) return [`${target}: as the log says (${scope})`, ...aside, ...mended].join('\n');
   const shown = differences.length + gaps.length;
   const total = kinds.reduce((sum, [, count]) => sum + count, 0);
   return [
     `${target}: not as the log says (${scope})`,
+    ...aside,
     ...mended,
     ...(mended.length > 0 ? [''] : []),
     ...kinds.map(([kind, count]) => `! ${count} ${kind}: ${meanings[kind as Difference['kind']]}`),
@@ -41,6 +48,11 @@ export function describeVerification(verification: Verification): string {
       : []),
     ...(shown < total ? ['', `${total - shown} more: give --key, or a greater --limit.`] : []),
   ].join('\n');
+}
+
+/** Rows of which the comparison says nothing: they are in the log, and not in the store. */
+function describeSetAside(target: string, rows: number): string {
+  return `beside it, ${countOf(rows, 'log row is', 'log rows are')} set aside: emend dead list --target ${target}`;
 }
 
 /** Both sides of a difference stand below each other. */

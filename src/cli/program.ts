@@ -11,6 +11,7 @@ import {
 } from './arguments.ts';
 import * as commands from './commands.ts';
 import * as dead from './dead-commands.ts';
+import * as diverged from './diverged-commands.ts';
 import { reportError } from './report-error.ts';
 import { verify } from './verify-command.ts';
 
@@ -102,6 +103,11 @@ function createProgram(): Command {
     .option('--limit <rows>', 'differences to list at most', positiveInteger, 100)
     .action(verify);
   deadCommands(program.command('dead').description('log rows that were set aside, each with its reason'));
+  divergedCommands(
+    program
+      .command('diverged')
+      .description('where log and store have parted, since the source lost what was merged'),
+  );
   return program;
 }
 
@@ -120,6 +126,29 @@ function deadCommands(program: Command): void {
     .argument('<_id...>', 'as dead list shows them', correctionIds)
     .requiredOption('--reason <text>', 'why; kept for ever')
     .action(dead.deadDiscard);
+}
+
+function divergedCommands(program: Command): void {
+  const ids = ['[_id...]', 'as diverged list shows them', correctionIds] as const;
+  const ofTarget = ['--target <name>', 'only those of one target'] as const;
+  const reason = ['--reason <text>', 'why; kept for ever'] as const;
+  common(program.command('list'), 'which rows only one side has, and what was decided')
+    .option(...ofTarget)
+    .option('--closed', 'also those about which it was decided')
+    .option('--limit <rows>', 'rows to list at most', positiveInteger, 100)
+    .action(diverged.divergedList);
+  common(program.command('adopt'), 'write reused rows again, as new corrections under new numbers')
+    .argument(...ids)
+    .option('--all', 'all that are open')
+    .option(...ofTarget)
+    .requiredOption(...reason)
+    .action(diverged.divergedAdopt);
+  common(program.command('keep'), 'let the effect of lost rows stay, though the log does not have them')
+    .argument(...ids)
+    .option('--all', 'all that are open')
+    .option(...ofTarget)
+    .requiredOption(...reason)
+    .action(diverged.divergedKeep);
 }
 
 function common(command: Command, description: string): Command {

@@ -1,5 +1,6 @@
 import { checkPeriod } from './check-period.ts';
 import { ColumnReader } from './column-reader.ts';
+import { ownNames } from './own-names.ts';
 import { isDrizzleTable, isIdentifier, tableName } from './table-ref.ts';
 import { kindOf } from './findings.ts';
 import type { Findings } from './findings.ts';
@@ -24,6 +25,7 @@ export function checkTargets(input: unknown, findings: Findings): TargetDeclarat
     ([name, value]) => checkTarget(name, value, findings) ?? [],
   );
   refuseSharedTables(declarations, findings);
+  refuseSharedNames(declarations, findings);
   return declarations;
 }
 
@@ -74,7 +76,7 @@ function checkTable(
   path: string,
   findings: Findings,
 ): { schema: string; table: string } | null {
-  const remedy = `Name it as 'schema.table' (or 'table' for one in public), or give a Drizzle table.`;
+  const remedy = `Name it as 'schema.table' (or 'table' for one in public), or give a Drizzle table. A name with a space or a dot stands in double quotes: 'public."My Table"'.`;
   const isRef = typeof ref === 'string' || isDrizzleTable(ref);
   const name = isRef ? tableName(ref) : null;
   if (!name) {
@@ -134,5 +136,21 @@ function refuseSharedTables(declarations: readonly TargetDeclaration[], findings
         'Give each target a table of its own.',
       );
     }
+  }
+}
+
+/** `c_periods` and the timeline `c` would both have a function `emend.c_periods_as_of`. */
+function refuseSharedNames(declarations: readonly TargetDeclaration[], findings: Findings): void {
+  const firstByName = new Map<string, string>();
+  for (const { name, kind } of declarations) {
+    const own = ownNames(name, kind);
+    const taken = own.find((each) => firstByName.has(each));
+    for (const each of own) if (!firstByName.has(each)) firstByName.set(each, name);
+    if (taken === undefined) continue;
+    findings.add(
+      `targets.${name}`,
+      `its name and that of targets.${firstByName.get(taken)} are too much alike: both would have emend.${taken}`,
+      'Give one of the two targets another name; that of its table may stay.',
+    );
   }
 }

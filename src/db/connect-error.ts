@@ -1,5 +1,4 @@
 import { EmendError } from '../errors.ts';
-import type { ErrorCode } from '../errors.ts';
 import { sqlState } from './sqlstate.ts';
 
 /** Which setting the connection came from. */
@@ -14,14 +13,14 @@ export interface ConnectionSetting {
 /**
  * What a failed connection means for the person who wrote the URL: which setting, which server, what to do.
  * Password and query parameters of the URL are never in it.
+ *
+ * `connection_invalid` where the server answered and refuses: the setting has to change. `connection_failed` where none
+ * answered, or it cannot take anybody just now: the setting may be right.
  */
-export function connectError(
-  error: unknown,
-  setting: ConnectionSetting,
-  code: ErrorCode = 'connection_invalid',
-): EmendError {
+export function connectError(error: unknown, setting: ConnectionSetting): EmendError {
   const { server, database, user } = placeOf(setting.url);
-  const { problem, remedy } = explain(error, { ...setting, server, database, user });
+  const { problem, remedy, isAway } = explain(error, { ...setting, server, database, user });
+  const code = isAway === true ? 'connection_failed' : 'connection_invalid';
   return new EmendError(code, `${setting.path}: ${problem}`, { remedy, cause: error });
 }
 
@@ -31,7 +30,13 @@ interface Place extends ConnectionSetting {
   readonly user: string;
 }
 
-function explain(error: unknown, place: Place): { problem: string; remedy: string } {
+interface Explanation {
+  readonly problem: string;
+  readonly remedy: string;
+  readonly isAway?: boolean;
+}
+
+function explain(error: unknown, place: Place): Explanation {
   const { server, database, user, path, env } = place;
   const setting = `${path} (${env})`;
   const message = error instanceof Error ? error.message : '';
@@ -64,10 +69,16 @@ function explain(error: unknown, place: Place): { problem: string; remedy: strin
     return {
       problem: `${server} has no connection left (${code})`,
       remedy: 'Raise max_connections of the server, or close what is not needed.',
+      isAway: true,
     };
   }
-  if (code === '57P03')
-    return { problem: `${server} is starting up or shutting down`, remedy: 'Try again in a moment.' };
+  if (code.startsWith('57P0')) {
+    return {
+      problem: `${server} is starting up or shutting down`,
+      remedy: 'Try again in a moment.',
+      isAway: true,
+    };
+  }
   if (isTls(message, code)) {
     return {
       problem: `TLS with ${server} failed: ${message}`,
@@ -83,6 +94,7 @@ function explain(error: unknown, place: Place): { problem: string; remedy: strin
   return {
     problem: `no Postgres answers at ${server}${reasons[code] ? `: ${reasons[code]}` : ''}`,
     remedy: `Start the server, or correct host and port in ${setting}.`,
+    isAway: true,
   };
 }
 

@@ -8,8 +8,10 @@ import { supervise, type Supervised } from './supervise.ts';
 
 /** A real Redis (or Valkey) on 127.0.0.1 in a folder of its own; gone soon after this process is, whatever ended it. */
 export interface RedisOptions {
-  /** Where its append-only file and its log go. Not removed at the end, so that a killed server can start again in it. */
+  /** Where its append-only file and its log go. */
   readonly dir: string;
+  /** Remove the folder at the end. Default: it stays, so that a killed server can start again in it. */
+  readonly temporary?: boolean;
   /** Left out: any free port. */
   readonly port?: number;
   readonly maxmemoryMb?: number;
@@ -53,8 +55,9 @@ export async function startRedis(options: RedisOptions): Promise<LocalRedis> {
         'Install Redis (apt-get install redis-server, brew install redis), or set REDIS_URL to one that runs already.',
     });
   }
-  mkdirSync(options.dir, { recursive: true });
   for (let attempt = 1; ; attempt += 1) {
+    // a temporary folder goes with a server that did not start
+    mkdirSync(options.dir, { recursive: true });
     const port = options.port ?? (await freePort());
     const server = await supervise({
       command: [
@@ -64,6 +67,7 @@ export async function startRedis(options: RedisOptions): Promise<LocalRedis> {
       stopSignal: 'TERM',
       cwd: options.dir,
       logFile: join(options.dir, 'redis.log'),
+      ...(options.temporary === true ? { removeAfterwards: options.dir } : {}),
     });
     const url = `redis://127.0.0.1:${port}`;
     const complaint = await waitUntilOurs(server, url);

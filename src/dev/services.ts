@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { startPostgres, type LocalPostgres } from './postgres.ts';
 import { findRedisServer, startRedis, type LocalRedis } from './redis.ts';
@@ -12,7 +12,7 @@ export interface ServicesOptions {
   readonly dir: string;
   /** 'if-present': without a redis-server on PATH the queue is BullMQ's PostgreSQL backend. */
   readonly redis: 'required' | 'if-present' | 'none';
-  /** Keep the data for the next time; default: the PostgreSQL folder is removed at the end. */
+  /** Keep the data for the next time; default: the servers' folders are removed at the end (a `redis` that was there stays). */
   readonly persistent?: boolean;
   readonly fast?: boolean;
 }
@@ -52,7 +52,12 @@ export async function startServices(options: ServicesOptions): Promise<Services>
     }
     if (given.redis === undefined && options.redis !== 'none') {
       if (options.redis === 'required' || findRedisServer() !== undefined) {
-        redis = await startRedis({ dir: join(dir, 'redis'), appendonly: options.persistent === true });
+        const folder = join(dir, 'redis');
+        redis = await startRedis({
+          dir: folder,
+          appendonly: options.persistent === true,
+          temporary: options.persistent !== true && !existsSync(folder),
+        });
       } else {
         notes.push(
           'No redis-server or valkey-server is on PATH, so the queue is BullMQ’s PostgreSQL backend in the store database.',

@@ -9,6 +9,7 @@
 import type { ClientBase } from 'pg';
 import type { Statement } from '../db/statement.ts';
 import type { Target } from '../change/target.ts';
+import { planDigestFunction } from './digest-function.ts';
 import { planConstraints } from './log-constraints.ts';
 import { readLogColumns } from './log-columns.ts';
 import { planLogTable } from './log-table.ts';
@@ -30,5 +31,6 @@ export async function planLog(source: ClientBase, store: ClientBase, target: Tar
     ...(await planLogTable(source, store, target, columns)),
     ...(await planConstraints(source, target, columns)),
     ...(await planTriggers(source, target)),
+    ...(await planDigestFunction(source, target)),
   ];
 }

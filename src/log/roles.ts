@@ -109,7 +109,8 @@ interface Grant {
   readonly standing:
     | { table: string; columns: readonly string[]; privilege: string }
     | { schema: string }
-    | { sequence: string };
+    | { sequence: string }
+    | { callable: string };
 }
 
 function writerGrants(role: string, targets: readonly Target[]): Grant[] {
@@ -121,6 +122,11 @@ function writerGrants(role: string, targets: readonly Target[]): Grant[] {
       sql: `grant usage on sequence corrections._id to ${to}`,
       standing: { sequence: 'corrections._id' },
     },
+    ...backfillFunctions.map((name) => ({
+      purpose: 'writers ask for backfills',
+      sql: `grant execute on function ${name} to ${to}`,
+      standing: { callable: name },
+    })),
     ...targets.flatMap((target) => {
       const columns = [...statedColumns(target).map(({ name }) => name), '_op', '_backfill', '_reason'];
       const table = logTable(target);
@@ -139,6 +145,16 @@ function writerGrants(role: string, targets: readonly Target[]): Grant[] {
     }),
   ];
 }
+
+/** What a writer may ask of a backfill. The functions hold the rules, so that nobody writes the control tables. */
+const backfillFunctions = [
+  'corrections.open_backfill(text, text[], text, text, jsonb, jsonb, jsonb)',
+  'corrections.chunk_backfill(text, text, bigint, bigint, jsonb)',
+  'corrections.seal_backfill(text, text)',
+  'corrections.promote_backfill(text, text, jsonb, timestamptz)',
+  'corrections.revert_backfill(text, text)',
+  'corrections.abandon_backfill(text, text)',
+];
 
 const controlTables = ['_install', '_backfill', '_request', '_backfill_state', '_migration'];
 
@@ -197,6 +213,12 @@ function privilegeCheck(standing: Grant['standing']): { sql: string; parameters:
     return {
       sql: `has_sequence_privilege(r.oid, to_regclass($2), 'usage')`,
       parameters: [standing.sequence],
+    };
+  }
+  if ('callable' in standing) {
+    return {
+      sql: `has_function_privilege(r.oid, to_regprocedure($2), 'execute')`,
+      parameters: [standing.callable],
     };
   }
   if (standing.columns.length === 0) {

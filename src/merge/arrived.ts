@@ -1,8 +1,10 @@
-import { ident } from '../db/identifier.ts';
+import { rowDigest } from '../change/row-digest.ts';
+import { ident, identList } from '../db/identifier.ts';
 import type { LogRows } from '../change/batch.ts';
 import { statedColumns } from '../change/target.ts';
 import type { Column, Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
+import { ownObject } from '../store/names.ts';
 import { openEnd, toAxis } from '../store/period-form.ts';
 
 /** emend's columns of a log row that a merge needs. */
@@ -59,17 +61,38 @@ function refuseUnknownColumns(target: Target, rows: LogRows): void {
   );
 }
 
+/** `select` of the rows of a backfill that were staged, as `arrivedRows` gives those of the queue. Its parameter is the backfill. */
+export function stagedRows(target: Target, parameter: string): string {
+  const columns = identList(arrivingColumns(target).map(({ name }) => name));
+  return `select ${columns}\nfrom ${ownObject(target, 'staged')}\nwhere _backfill = ${parameter}`;
+}
+
+/**
+ * Stages rows of a backfill as they arrive; its parameters are `arrivedParameters`. A row that is staged already stays.
+ * Each keeps the digest of its texts, which the casts may write in another way.
+ */
+export function stageSql(target: Target): string {
+  const names = identList(arrivingColumns(target).map(({ name }) => name));
+  const texts = ['_id', '_op', ...statedColumns(target).map(({ name }) => name)];
+  const digest = rowDigest(texts.map((name) => `a.${ident(name)}`));
+  return `
+    insert into ${ownObject(target, 'staged')} (${names}, _digest)
+    ${arrivedRows(target, 1, [`${digest} as _digest`])}
+    on conflict (_id) do nothing`;
+}
+
 /**
  * `select` of the arrived rows, typed. Law 9: each value is cast once, from the server's own text. The cast is to the type
  * without its length, because a cast to `varchar(3)` cuts silently; the insert into the target then refuses what is too long.
  *
  * @param first number of the first parameter; every column takes one
+ * @param further expressions over the texts, as `a`, to select beside them
  */
-export function arrivedRows(target: Target, first = 1): string {
+export function arrivedRows(target: Target, first = 1, further: readonly string[] = []): string {
   const columns = arrivingColumns(target);
   const casts = columns.map((column) => `${typed(target, column)} as ${ident(column.name)}`);
   return [
-    `select ${casts.join(', ')}`,
+    `select ${[...casts, ...further].join(', ')}`,
     `from unnest(${textArrays(first, columns.length)}) as a (${columns.map(({ name }) => ident(name)).join(', ')})`,
   ].join('\n');
 }

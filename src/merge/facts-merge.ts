@@ -4,8 +4,8 @@ import type { FactsTarget } from '../change/target.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { columnLists } from './column-lists.ts';
+import type { FoldForm } from './fold-form.ts';
 import { lookUp, placedIn } from './look-up.ts';
-import type { FoldForm } from './merge-sql.ts';
 import { freshRows, recordMerged } from './record-merged.ts';
 
 /**

@@ -5,7 +5,7 @@ import type { Column, Target } from '../change/target.ts';
 import { lockClass, objectsLock } from '../store/lock-class.ts';
 
 /** Buckets a target. Fixed for ever: 20,000 locks in one transaction overflow the lock table, 256 do not. */
-const bucketMask = 255;
+export const bucketMask = 255;
 
 /**
  * Takes the locks of all keys in `rows`, lowest bucket first. It must be a statement of its own, before anything is read:
@@ -29,13 +29,18 @@ export async function lockBuckets(
   });
 }
 
+/** The hash of the typed key of a relation's rows: equal for equal keys, whatever their texts. */
+export function keyHash(key: readonly Column[], alias: string): string {
+  return `hash_record_extended(row(${key.map(({ name }) => `${alias}.${ident(name)}`).join(', ')}), 0)`;
+}
+
 function lockSql(key: readonly Column[]): string {
-  const casts = key.map(({ name, baseType }) => `a.${ident(name)}::${baseType}`).join(', ');
+  const casts = key.map(({ name, baseType }) => `a.${ident(name)}::${baseType} as ${ident(name)}`).join(', ');
   const arrays = key.map((_, index) => `$${index + 2}::text[]`).join(', ');
   return `
     with buckets as materialized (
-      select distinct (hash_record_extended(row(${casts}), 0) & ${bucketMask})::int as bucket
-      from unnest(${arrays}) as a (${key.map(({ name }) => ident(name)).join(', ')})
+      select distinct (${keyHash(key, 'k')} & ${bucketMask})::int as bucket
+      from (select ${casts} from unnest(${arrays}) as a (${key.map(({ name }) => ident(name)).join(', ')})) as k
       order by bucket
     )
     select pg_advisory_xact_lock_shared($1::int, ${objectsLock}), (

@@ -3,8 +3,8 @@ import type { LogRows } from '../change/batch.ts';
 import type { Target } from '../change/target.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { lockBuckets } from './lock-buckets.ts';
 import { mergeRows, prepareTargets } from './prepared-target.ts';
+import { takeKeys } from './take-keys.ts';
 
 /**
  * Merges corrections as they were known at a time in the past, which becomes their K. Only history that was known before
@@ -21,7 +21,7 @@ export async function mergeAsKnown(
 ): Promise<void> {
   const prepared = (await prepareTargets(pool, [target], '$1::timestamptz', 'import')).get(target.name)!;
   await withTransaction(pool, async (client) => {
-    await lockBuckets(client, target, prepared.number, rows);
+    await takeKeys(client, [{ target, number: prepared.number, rows }]);
     const { rows: refusals } = await client.query<{ refusal: string | null }>(
       `select case
          when $2::timestamptz >= emend.settled() then 'is not in the past'

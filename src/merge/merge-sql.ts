@@ -1,18 +1,9 @@
 import type { Target } from '../change/target.ts';
 import { applyTimeline } from './apply-timeline.ts';
 import { applyFacts, factsFold } from './facts-merge.ts';
+import type { FoldForm } from './fold-form.ts';
 import { overrideFold } from './override-merge.ts';
 import { untilNextFold } from './until-next-merge.ts';
-
-/** What a fold is given: one for live rows, one for staged ones, and the same statement for both. */
-export interface FoldForm {
-  /** `select` of the rows to fold, typed, their ends in the axis form: `arrivedRows`, or `stagedRows`. */
-  readonly arrived: string;
-  /** The expression of K. */
-  readonly k: string;
-  /** The revision of the target's objects that the statement is made for. */
-  readonly revision: number;
-}
 
 /**
  * The fold of arrived rows into what stands of their keys, as common table expressions that change nothing:

@@ -12,12 +12,12 @@ import type { Target } from '../change/target.ts';
 import { sqlState, verdictOf } from '../db/sqlstate.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { announceK0, kExpression } from '../store/clock.ts';
+import { kExpression } from '../store/clock.ts';
 import { setAside } from './dead-letter.ts';
 import { halve } from './halve.ts';
-import { lockBuckets } from './lock-buckets.ts';
 import { mergeRows, prepareTargets } from './prepared-target.ts';
 import type { PreparedTarget } from './prepared-target.ts';
+import { takeKeys } from './take-keys.ts';
 
 /**
  * Settings of the sessions that merge. Every look-up of a merge is by key; a plan made while a table was small, and kept,
@@ -101,10 +101,11 @@ async function mergeParts(
   }
 }
 
-/** Locks first, in one order for all (READ COMMITTED: each later statement sees what was committed before them). */
 async function mergeInTransaction(client: PoolClient, parts: readonly Part[]): Promise<void> {
-  for (const { prepared, rows } of parts) await lockBuckets(client, prepared.target, prepared.number, rows);
-  const k0 = await announceK0(client);
+  const k0 = await takeKeys(
+    client,
+    parts.map(({ prepared: { target, number }, rows }) => ({ target, number, rows })),
+  );
   for (const { prepared, rows } of parts) await mergeRows(client, prepared, rows, k0);
 }
 

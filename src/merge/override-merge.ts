@@ -4,8 +4,8 @@ import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { toAxis } from '../store/period-form.ts';
 import { columnLists } from './column-lists.ts';
+import type { FoldForm } from './fold-form.ts';
 import { lookUp } from './look-up.ts';
-import type { FoldForm } from './merge-sql.ts';
 import { freshRows } from './record-merged.ts';
 
 /**

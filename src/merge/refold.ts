@@ -1,7 +1,7 @@
 import type { ClientBase } from 'pg';
 import { ident } from '../db/identifier.ts';
 import type { Target } from '../change/target.ts';
-import { announceK0, kExpression } from '../store/clock.ts';
+import { kExpression } from '../store/clock.ts';
 import { sameKey } from '../store/equality.ts';
 import { foldAsked } from './fold.ts';
 import { replaceStanding } from './replace-standing.ts';
@@ -11,35 +11,39 @@ export type KeyTexts = readonly (readonly string[])[];
 
 /**
  * Brings keys to what their visible corrections say, and returns K. For when visibility changed: something was taken back.
- * Rows that stay as they are are not touched. Their bucket locks must be held, and their visibility changed in this
- * transaction, by `hide`, which is given K.
+ * Rows that stay as they are are not touched. The keys must have been taken (`takeKeys`, which gives K0), and their
+ * visibility changed in this transaction, by `hide`, which is given K.
  */
 export async function refold(
   client: ClientBase,
   target: Target,
   keys: KeyTexts,
+  k0: string,
   hide: (k: string) => Promise<void>,
 ): Promise<string> {
-  const k0 = await announceK0(client);
   const { rows } = await client.query<{ k: string }>(`select (${kExpression('$1')})::text as k`, [k0]);
   const k = rows[0]!.k;
   await hide(k);
-  await client.query(refoldSql(target), [k, ...keys]);
+  await client.query(refoldSql(target, listedKeys(target)), [k, ...keys]);
   return k;
 }
 
-/** Parameters: K, then the keys. */
-function refoldSql(target: Target): string {
+/** The keys that parameters 2 and on list. */
+function listedKeys(target: Target): string {
   const casts = target.key.map(({ name, baseType }) => `a.${ident(name)}::${baseType} as ${ident(name)}`);
   const arrays = target.key.map((_, index) => `$${index + 2}::text[]`);
   const names = target.key.map(({ name }) => ident(name)).join(', ');
   return `
+      select distinct ${casts.join(', ')}
+      from unnest(${arrays.join(', ')}) as a (${names})`;
+}
+
+/** @param asked `select` of the keys; parameter 1 is K */
+export function refoldSql(target: Target, asked: string): string {
+  return `
     with
     told as materialized (select $1::timestamptz as k),
-    asked as materialized (
-      select distinct ${casts.join(', ')}
-      from unnest(${arrays.join(', ')}) as a (${names})
-    ),
+    asked as materialized (${asked}),
     ${foldAsked(target)},
     superseded as materialized (
       select s.* from standing s left join desired d on ${samePiece(target)} where d._version is null

@@ -3,8 +3,8 @@ import type { LogRows } from '../change/batch.ts';
 import type { Target } from '../change/target.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { lockBuckets } from './lock-buckets.ts';
 import { refold } from './refold.ts';
+import { takeKeys } from './take-keys.ts';
 
 export interface Undo {
   readonly target: Target;
@@ -32,7 +32,8 @@ export async function undoCorrection(
     values: keys,
   };
   return withTransaction(pool, async (client) => {
-    await lockBuckets(client, target, await readNumber(client, target), lockedBy);
+    const number = await readNumber(client, target);
+    const k0 = await takeKeys(client, [{ target, number, rows: lockedBy }]);
     const { rows } = await client.query<{ merged: string; undone: string }>(
       `select
          (exists (select from emend.ledger l where l._id = $1::bigint and l.dismissed is null) or $1::bigint < 0)::text as merged,
@@ -41,7 +42,7 @@ export async function undoCorrection(
     );
     if (rows[0]?.merged !== 'true') throw notMerged(target, id);
     if (rows[0].undone === 'true') return null;
-    return refold(client, target, keys, async (k) => {
+    return refold(client, target, keys, k0, async (k) => {
       await client.query(
         `insert into emend.undone (_id, target, told_at, actor, reason) values ($1::bigint, $2, $3::timestamptz, $4, $5)`,
         [id, target.name, k, actor, reason],

@@ -1,8 +1,8 @@
 /**
  * Which log rows still have to be merged or set aside, found without reading the whole log.
  *
- * The rows visible in the source at the call are compared with the store block by block of ids: count and sum of ids are
- * enough, since the store has no id that the source never had. The store is read first. Read after the source, a row that
+ * The rows visible in the source at the call are compared with the store block by block of ids, by count and by the xor of their
+ * nonces: a source that was restored gives ids out again, for other rows. The store is read first. Read after the source, a row that
  * came later could stand in for a missing one.
  */
 import type { ClientBase, Pool } from 'pg';
@@ -15,52 +15,66 @@ const blockSize = 65_536;
 interface BlockDigest {
   readonly block: string;
   readonly rows: string;
-  readonly sum: string;
+  readonly nonces: string;
 }
 
-/** The `_id`s of all rows that were committed in the logs of these targets and have had no effect in the store. */
-export async function missingRows(source: Pool, store: Pool, targets: readonly string[]): Promise<string[]> {
+export interface AwaitedRow {
+  readonly id: string;
+  readonly nonce: string;
+}
+
+/** All rows that were committed in the logs of these targets and have had no effect in the store. */
+export async function missingRows(
+  source: Pool,
+  store: Pool,
+  targets: readonly string[],
+): Promise<AwaitedRow[]> {
   const inStore = new Map((await storeDigests(store)).map((digest) => [digest.block, digest]));
   return withTransaction(source, async (client) => {
     await client.query('set transaction isolation level repeatable read, read only');
-    const missing: string[] = [];
+    const missing: AwaitedRow[] = [];
     for (const digest of await sourceDigests(client, targets)) {
       const same = inStore.get(digest.block);
-      if (same?.rows === digest.rows && same.sum === digest.sum) continue;
-      missing.push(...(await notInStore(store, await idsOfBlock(client, targets, digest.block))));
+      if (same?.rows === digest.rows && same.nonces === digest.nonces) continue;
+      missing.push(...(await notInStore(store, await rowsOfBlock(client, targets, digest.block))));
     }
     return missing;
   });
 }
 
-/** Of these ids, those that are neither in the ledger nor set aside. */
-export async function notInStore(store: Pool, ids: readonly string[]): Promise<string[]> {
-  const { rows } = await store.query<{ id: string }>(
-    `select awaited.id
-     from unnest($1::bigint[]) as awaited (id)
-     where not exists (select from emend.ledger l where l._id = awaited.id)
-       and not exists (select from emend.dead_letter d where d._id = awaited.id)`,
-    [ids],
+/** Of these rows, those that are neither in the ledger nor set aside, nor named as diverged. */
+export async function notInStore(store: Pool, awaited: readonly AwaitedRow[]): Promise<AwaitedRow[]> {
+  const { rows } = await store.query<AwaitedRow>(
+    `select awaited.id, awaited.nonce
+     from unnest($1::bigint[], $2::bigint[]) as awaited (id, nonce)
+     where not exists (select from emend.ledger l where l._id = awaited.id and l._nonce = awaited.nonce)
+       and not exists (
+         select from emend.dead_letter d where d._id = awaited.id and (d.log_row ->> '_nonce')::bigint = awaited.nonce)
+       and not exists (select from emend.diverged d where d._id = awaited.id and d._nonce = awaited.nonce)`,
+    [awaited.map(({ id }) => id), awaited.map(({ nonce }) => nonce)],
   );
-  return rows.map((row) => row.id);
+  return rows;
 }
 
-/** Of these ids, how many were set aside. */
-export async function countSetAside(store: Pool, ids: readonly string[]): Promise<number> {
+/** Of these rows, how many were set aside, or not merged since the store has their number of another row. */
+export async function countSetAside(store: Pool, awaited: readonly AwaitedRow[]): Promise<number> {
   const { rows } = await store.query<{ rows: string }>(
-    `select count(*)::text as rows from emend.dead_letter_open where _id = any($1::bigint[])`,
-    [ids],
+    `select count(*) as rows
+     from unnest($1::bigint[], $2::bigint[]) as awaited (id, nonce)
+     where exists (select from emend.dead_letter_open d where d._id = awaited.id)
+        or exists (select from emend.diverged d where d._id = awaited.id and d._nonce = awaited.nonce and d.resolution is null)`,
+    [awaited.map(({ id }) => id), awaited.map(({ nonce }) => nonce)],
   );
   return Number(rows[0]?.rows ?? 0);
 }
 
 async function storeDigests(store: Pool): Promise<BlockDigest[]> {
   const { rows } = await store.query<BlockDigest>(
-    `select (_id / ${blockSize})::text as block, count(*)::text as rows, sum(_id)::text as sum
+    `select (_id / ${blockSize})::text as block, count(*)::text as rows, bit_xor(_nonce)::text as nonces
      from (
-       select _id from emend.ledger
+       select _id, _nonce from emend.ledger
        union all
-       select _id from emend.dead_letter_open
+       select _id, (log_row ->> '_nonce')::bigint from emend.dead_letter_open
      ) as done
      where _id > 0
      group by _id / ${blockSize}`,
@@ -70,7 +84,7 @@ async function storeDigests(store: Pool): Promise<BlockDigest[]> {
 
 async function sourceDigests(client: ClientBase, targets: readonly string[]): Promise<BlockDigest[]> {
   const { rows } = await client.query<BlockDigest>(
-    `select (_id / ${blockSize})::text as block, count(*)::text as rows, sum(_id)::text as sum
+    `select (_id / ${blockSize})::text as block, count(*)::text as rows, bit_xor(_nonce)::text as nonces
      from (${liveRows(targets)}) as log
      group by _id / ${blockSize}
      order by _id / ${blockSize}`,
@@ -78,20 +92,24 @@ async function sourceDigests(client: ClientBase, targets: readonly string[]): Pr
   return rows;
 }
 
-async function idsOfBlock(client: ClientBase, targets: readonly string[], block: string): Promise<string[]> {
-  const { rows } = await client.query<{ id: string }>(
-    `select _id::text as id
+async function rowsOfBlock(
+  client: ClientBase,
+  targets: readonly string[],
+  block: string,
+): Promise<AwaitedRow[]> {
+  const { rows } = await client.query<AwaitedRow>(
+    `select _id::text as id, _nonce::text as nonce
      from (${liveRows(targets)}) as log
      where _id >= $1::bigint * ${blockSize} and _id < ($1::bigint + 1) * ${blockSize}`,
     [block],
   );
-  return rows.map((row) => row.id);
+  return rows;
 }
 
 /** Rows of a backfill have no effect until it is promoted; nobody waits for them here. */
 function liveRows(targets: readonly string[]): string {
   return targets
-    .map((target) => `select _id from ${qualified('corrections', target)} where _backfill is null`)
+    .map((target) => `select _id, _nonce from ${qualified('corrections', target)} where _backfill is null`)
     .join('\n       union all\n       ');
 }
 
@@ -100,17 +118,17 @@ export async function rowsOfTransaction(
   source: Pool,
   targets: readonly string[],
   xid: string,
-): Promise<string[]> {
-  const { rows } = await source.query<{ id: string }>(
+): Promise<AwaitedRow[]> {
+  const { rows } = await source.query<AwaitedRow>(
     targets
       .map(
         (target) =>
-          `select _id::text as id from ${qualified('corrections', target)} where _xid = $1::xid8 and _backfill is null`,
+          `select _id::text as id, _nonce::text as nonce from ${qualified('corrections', target)} where _xid = $1::xid8 and _backfill is null`,
       )
       .join('\nunion all\n'),
     [xid],
   );
-  return rows.map((row) => row.id);
+  return rows;
 }
 
 /** `in progress`, `committed`, `aborted`, or null for one so old that the server has forgotten it. */

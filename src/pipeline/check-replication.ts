@@ -2,22 +2,25 @@ import type { ClientBase } from 'pg';
 import { closeWalsender, connectWalsender, createWalsender } from '../capture/walsender.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { connectError } from '../db/connect-error.ts';
-import type { Problem } from '../errors.ts';
+import type { ErrorCode, Problem } from '../errors.ts';
 import { settingOf } from './connections.ts';
 
 /** The reader's connection has an entrance of its own: a pooler or pg_hba.conf may let queries in and not this one. */
-export async function checkReplication({ source }: ResolvedConfig, queries: ClientBase): Promise<Problem[]> {
+export async function checkReplication(
+  { source }: ResolvedConfig,
+  queries: ClientBase,
+): Promise<[ErrorCode, Problem[]]> {
   const path = source.replicationUrl === source.url ? 'source.url' : 'source.replicationUrl';
   const stream = createWalsender(source.replicationUrl);
   try {
     await connectWalsender(stream);
-    return await refuseOtherDatabase(path, stream, queries);
+    return ['server_unsuitable', await refuseOtherDatabase(path, stream, queries)];
   } catch (error) {
-    const { message, remedy } = connectError(error, settingOf(path, source.replicationUrl));
+    const { code, message, remedy } = connectError(error, settingOf(path, source.replicationUrl));
     const direct =
       'Where source.url goes through a pooler, set source.replicationUrl (REPLICATION_URL) to the server itself.';
     const problem = `no replication connection: ${message.slice(path.length + 2)}`;
-    return [{ path, problem, remedy: `${remedy} ${direct}` }];
+    return [code, [{ path, problem, remedy: `${remedy} ${direct}` }]];
   } finally {
     await closeWalsender(stream);
   }

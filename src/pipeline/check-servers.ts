@@ -5,9 +5,9 @@ import type { ClientBase } from 'pg';
 import { checkSource } from '../capture/check-source.ts';
 import { slotName } from '../capture/names.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
-import { EmendError, isEmendError } from '../errors.ts';
+import { EmendError, dispositionOf, isEmendError } from '../errors.ts';
 import type { ErrorCode, Problem } from '../errors.ts';
-import { checkQueue } from '../queue/checks.ts';
+import { inspectQueue } from '../queue/checks.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import type { Target } from '../change/target.ts';
 import { checkReplication } from './check-replication.ts';
@@ -26,18 +26,20 @@ export async function checkServers(config: ResolvedConfig, { source, store }: Cl
   const found: [ErrorCode, readonly Problem[]][] = [
     ['target_invalid', resolved.problems],
     ['server_unsuitable', await checkSource(source, { slot: slotName(install) })],
-    ['server_unsuitable', await checkReplication(config, source)],
+    await checkReplication(config, source),
     ['server_unsuitable', await checkVersion(store)],
     ['server_unsuitable', await checkSameInstall(source, store)],
     ['permission_missing', await checkSchemaRight(source, 'source', 'corrections')],
     ['permission_missing', await checkSchemaRight(store, 'store', 'emend')],
     ['permission_missing', await checkTableRights(store, config)],
-    ['queue_unsuitable', await checkQueue(queueHome(config), queuePrefix(config, install))],
+    await checkQueue(config, install),
   ];
   const problems = found.flatMap(([, each]) => each);
-  const first = found.find(([, each]) => each.length > 0);
-  if (!first) return resolved.targets;
-  throw new EmendError(first[0], 'emend cannot be set up like this', {
+  const codes = found.filter(([, each]) => each.length > 0).map(([code]) => code);
+  if (codes[0] === undefined) return resolved.targets;
+  // a server that is away may come back; what has to be corrected stays
+  const code = codes.find((each) => dispositionOf(each) === 'refuse') ?? codes[0];
+  throw new EmendError(code, 'emend cannot be set up like this', {
     remedy: 'Correct what is said for each; nothing has been changed.',
     problems,
   });
@@ -53,6 +55,11 @@ async function resolveOrProblems(
     if (!isEmendError(error) || error.code !== 'target_invalid') throw error;
     return { targets: [], problems: error.problems };
   }
+}
+
+async function checkQueue(config: ResolvedConfig, install: string): Promise<[ErrorCode, readonly Problem[]]> {
+  const { problems, reachable } = await inspectQueue(queueHome(config), queuePrefix(config, install));
+  return [reachable ? 'queue_unsuitable' : 'queue_unavailable', problems];
 }
 
 /** `publish_via_partition_root` with row filters, and all that the store's functions use, came with 15. */

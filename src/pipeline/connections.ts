@@ -14,12 +14,12 @@ interface OpenOptions {
   readonly settings?: Readonly<Record<string, string>>;
 }
 
-/** @throws EmendError `connection_invalid`, which names the setting to correct. */
+/** @throws EmendError `connection_invalid` or `connection_failed`, which names the setting that it came from. */
 export function openSource(config: ResolvedConfig, options: OpenOptions): Promise<Pool> {
   return openPool(settingOf('source.url', config.source.url), options);
 }
 
-/** @throws EmendError `connection_invalid`, which names the setting to correct. */
+/** @throws EmendError `connection_invalid` or `connection_failed`, which names the setting that it came from. */
 export function openStore(config: ResolvedConfig, options: OpenOptions): Promise<Pool> {
   return openPool(settingOf('store.url', config.store.url), options);
 }
@@ -36,6 +36,11 @@ export function createSweepSource(config: ResolvedConfig): Pool {
     statementTimeoutMs: 25_000,
     settings: { enable_seqscan: 'off', jit: 'off' },
   });
+}
+
+/** The same for a command, which has nothing to do while the source is away. */
+export function openSweepSource(config: ResolvedConfig): Promise<Pool> {
+  return reach(createSweepSource(config), settingOf('source.url', config.source.url));
 }
 
 /** Lends pools of both servers to `body`, and closes them whatever happens. */
@@ -57,9 +62,12 @@ export async function withServers<T>(
   }
 }
 
+function openPool(from: ConnectionSetting, { role, ...options }: OpenOptions): Promise<Pool> {
+  return reach(createPool({ url: from.url, applicationName: `emend ${role}`, ...options }), from);
+}
+
 /** The first connection is made here, so that a wrong URL is told as one, before anything is done. */
-async function openPool(from: ConnectionSetting, { role, ...options }: OpenOptions): Promise<Pool> {
-  const pool = createPool({ url: from.url, applicationName: `emend ${role}`, ...options });
+async function reach(pool: Pool, from: ConnectionSetting): Promise<Pool> {
   try {
     const client = await pool.connect();
     client.release();

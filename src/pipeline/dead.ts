@@ -9,6 +9,7 @@ import { resolveTargets } from '../store/resolve-targets.ts';
 import { openStore } from './connections.ts';
 import { findTarget } from './find-target.ts';
 import { requireInstall } from './install.ts';
+import { requireReason } from './require-reason.ts';
 
 /** A log row that was set aside, and what became of it since. */
 export interface DeadLetter {
@@ -121,13 +122,15 @@ export interface Discarded {
  * Gives dead letters up: the ledger holds them as dismissed, with who and why, so that nothing brings them again. Nothing of
  * them comes into a target; their record is kept.
  *
- * @throws EmendError `correction_invalid`, and nothing is discarded, when one of the ids is no open dead letter
+ * @throws EmendError, and nothing is discarded: `correction_invalid` when one of the ids is no open dead letter, `bad_arguments`
+ *   for an empty reason
  */
 export async function discardDeadLetters(
   config: ResolvedConfig,
   ids: readonly string[],
   reason: string,
 ): Promise<Discarded> {
+  requireReason(reason);
   return withStore(config, (store) =>
     withTransaction(store, async (client) => {
       const wanted = await openIds(client, { ids }, null);

@@ -1,5 +1,6 @@
 import type { ClientBase } from 'pg';
 import { publicationName } from '../capture/names.ts';
+import { requestLog } from '../backfill/request.ts';
 import { planPublication } from '../capture/publication.ts';
 import type { Target } from '../change/target.ts';
 import { literal } from '../db/identifier.ts';
@@ -40,7 +41,7 @@ export function migrationSteps(targets: readonly Target[], adopt: readonly strin
       plan: ({ source }, install) =>
         planPublication(source, {
           publication: publicationName(install),
-          targets: targets.map(({ name }) => name),
+          targets: [...targets.map(({ name }) => name), requestLog],
         }),
     },
   ];

@@ -10,15 +10,20 @@
  * Promise: whatever dies at whatever moment, what was committed in a log is merged once everything runs again.
  * If it breaks: rows wait in the log without anybody noticing, or a shutdown takes until it is killed.
  */
+import type { Pool } from 'pg';
 import type { Logger } from 'pino';
+import { requestLog } from '../backfill/request.ts';
+import { startRequestSweep } from '../backfill/request-sweep.ts';
 import { createCapture } from '../capture/capture.ts';
 import { publicationName, slotName } from '../capture/names.ts';
+import type { LogRows } from '../change/batch.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { mergeSettings } from '../merge/merge.ts';
 import { openQueue } from '../queue/queue.ts';
 import { startClock } from '../store/clock.ts';
 import { askForSweep } from '../sweep/marks.ts';
 import { startSweep } from '../sweep/sweep.ts';
+import { handleRequests, publishByLane, toJobs } from './backfill-work.ts';
 import { createSweepSource, openStore } from './connections.ts';
 import { requireInstall } from './install.ts';
 import { createLiveMerge } from './live-merge.ts';
@@ -61,6 +66,9 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
 /** One for the clock, one for the sweep, one to look things up, beside one for each merge. */
 const spareConnections = 3;
 
+/** Of a backfill: its lock, its transaction, a reader beside that, and the sweep of requests. */
+const backfillConnections = 4;
+
 /** Below the lock that a worker has on its job: a merge that hangs must be over before another worker gets the job. */
 const statementTimeoutMs = 25_000;
 
@@ -75,18 +83,25 @@ async function startStages(
   const role = roles.join('+');
   const max = config.merge.concurrency + spareConnections;
   const store = await openStore(config, { role, max, statementTimeoutMs, settings: mergeSettings });
-  shutdown.push({ name: 'store', limitMs: 500, end: () => store.end() });
+  shutdown.push({ name: 'store', limitMs: 300, end: () => store.end() });
   const install = await requireInstall(store);
 
-  const queue = await openQueue(queueHome(config), { prefix: queuePrefix(config, install), role, log });
-  shutdown.push({ name: 'queue', limitMs: 5_500, end: () => queue.close({ deadlineMs: 5_000 }) });
+  // before the queue, so that it ends after the jobs that use it
+  const backfillServers = roles.includes('worker') ? await openBackfillServers(config, shutdown) : undefined;
 
-  if (roles.includes('worker')) {
+  const queue = await openQueue(queueHome(config), { prefix: queuePrefix(config, install), role, log });
+  shutdown.push({ name: 'queue', limitMs: 5_000, end: () => queue.close({ deadlineMs: 4_500 }) });
+
+  if (backfillServers) {
     const merge = await createLiveMerge(config, store, log);
     const clock = startClock(store, log);
-    shutdown.push({ name: 'clock', limitMs: 500, end: () => clock.stop() });
+    shutdown.push({ name: 'clock', limitMs: 300, end: () => clock.stop() });
     queue.startWorker(merge, { concurrency: config.merge.concurrency });
     const source = createSweepSource(config);
+    queue.startWorker(handleRequests(config, backfillServers), { lane: 'backfill', concurrency: 1 });
+    const publish = (rows: LogRows): Promise<void> => queue.publishRequests(toJobs(rows));
+    const requestSweep = startRequestSweep({ ...backfillServers, publish, log });
+    shutdown.push({ name: 'sweep of requests', limitMs: 400, end: () => requestSweep.stop() });
     const sweep = startSweep({
       source,
       store,
@@ -107,13 +122,28 @@ async function startStages(
     url: config.source.replicationUrl,
     slot: slotName(install),
     publication: publicationName(install),
-    targets: config.targets.map(({ name }) => name),
+    targets: [...config.targets.map(({ name }) => name), requestLog],
     ...config.capture,
-    publish: queue.publish,
+    publish: publishByLane(queue),
     durable: queue.durable,
     passedOver: () => askForSweep(store),
     log,
   });
   shutdown.push({ name: 'capture', limitMs: 3_000, end: () => capture.stop() });
   return () => capture.run().then(() => new Promise<never>(() => {}));
+}
+
+async function openBackfillServers(
+  config: ResolvedConfig,
+  shutdown: Shutdown,
+): Promise<{ source: Pool; store: Pool }> {
+  const source = createSweepSource(config);
+  shutdown.push({ name: 'source of backfills', limitMs: 300, end: () => source.end() });
+  const store = await openStore(config, {
+    role: 'backfill',
+    max: backfillConnections,
+    settings: mergeSettings,
+  });
+  shutdown.push({ name: 'store of backfills', limitMs: 300, end: () => store.end() });
+  return { source, store };
 }

@@ -1,35 +1,26 @@
 import type { Problem } from '../errors.ts';
 import type { QueueCounts } from '../queue/queue.ts';
+import type { DivergedStatus } from './diverged-status.ts';
+import type { PublicationStatus, SlotStatus } from './slot-status.ts';
 import type { SweepStatus } from './sweep-status.ts';
 
 export interface Status {
   readonly install: string;
   readonly slot: SlotStatus | null;
+  readonly publication: PublicationStatus;
   readonly queue: QueueStatus;
   readonly targets: readonly TargetStatus[];
   /** Answers about the past are final up to `at`. */
   readonly settled: { readonly at: string; readonly lagMs: number };
   readonly sweep: SweepStatus;
+  readonly diverged: DivergedStatus;
   /** What is not as it should be, and what to do about it. Empty: all is well. */
   readonly problems: readonly Problem[];
 }
 
-export interface SlotStatus {
-  readonly name: string;
-  /** Whether a reader is connected. */
-  readonly active: boolean;
-  /** `reserved`, `extended`, `unreserved` or `lost`. */
-  readonly walStatus: string;
-  /** Up to here the queue has everything. */
-  readonly confirmed: string | null;
-  /** WAL written since. */
-  readonly lagBytes: number;
-  /** WAL that the server keeps for it. */
-  readonly retainedBytes: number;
-}
-
+/** Not counted where it does not answer, or answers and cannot be used as it is set up. */
 export type QueueStatus = { readonly kind: 'redis' | 'postgres' } & (
-  QueueCounts | { readonly reachable: false }
+  QueueCounts | { readonly reachable: boolean }
 );
 
 export interface TargetStatus {

@@ -2,60 +2,33 @@ import type { Pool } from 'pg';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { isEmendError } from '../errors.ts';
 import type { Problem } from '../errors.ts';
-import { slotName } from '../capture/names.ts';
+import { requestLog } from '../backfill/request.ts';
 import { withServers } from './connections.ts';
+import { readDivergedStatus } from './diverged-status.ts';
 import { requireInstall } from './install.ts';
 import { judgeStatus } from './judge-status.ts';
 import { withQueue } from './install-queue.ts';
+import { readPublication, readSlot } from './slot-status.ts';
 import { readSweep } from './sweep-status.ts';
-import type { QueueStatus, SlotStatus, Status, TargetStatus } from './status-report.ts';
+import type { QueueStatus, Status, TargetStatus } from './status-report.ts';
 
 /** How the whole is doing, read from the servers themselves: it is the same wherever it is asked. */
 export async function readStatus(config: ResolvedConfig): Promise<Status> {
   return withServers(config, { role: 'status', max: 2 }, async ({ source, store }) => {
     const install = await requireInstall(store);
-    const [slot, targets, settled, sweep, queue] = await Promise.all([
-      readSlot(source, slotName(install)),
+    const logs = [...config.targets.map(({ name }) => name), requestLog];
+    const [slot, publication, targets, settled, sweep, diverged, queue] = await Promise.all([
+      readSlot(source, install),
+      readPublication(source, install, logs),
       readTargets(store, config),
       readSettled(store),
       readSweep(source, store),
+      readDivergedStatus(source, store),
       readQueue(config, install),
     ]);
-    const status = { install, slot, queue: queue.status, targets, settled, sweep };
+    const status = { install, slot, publication, queue: queue.status, targets, settled, sweep, diverged };
     return { ...status, problems: [...queue.problems, ...judgeStatus(status)] };
   });
-}
-
-async function readSlot(source: Pool, name: string): Promise<SlotStatus | null> {
-  const { rows } = await source.query<{
-    active: string;
-    wal_status: string | null;
-    confirmed: string | null;
-    lag_bytes: string | null;
-    retained_bytes: string | null;
-  }>(
-    `select active::text as active,
-            wal_status,
-            confirmed_flush_lsn::text as confirmed,
-            pg_wal_lsn_diff(here.lsn, confirmed_flush_lsn)::text as lag_bytes,
-            pg_wal_lsn_diff(here.lsn, restart_lsn)::text as retained_bytes
-     from pg_replication_slots
-     cross join (
-       select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as lsn
-     ) as here
-     where slot_name = $1`,
-    [name],
-  );
-  const slot = rows[0];
-  if (!slot) return null;
-  return {
-    name,
-    active: slot.active === 'true',
-    walStatus: slot.wal_status ?? 'unknown',
-    confirmed: slot.confirmed,
-    lagBytes: Number(slot.lag_bytes ?? 0),
-    retainedBytes: Number(slot.retained_bytes ?? 0),
-  };
 }
 
 async function readTargets(store: Pool, { targets }: ResolvedConfig): Promise<TargetStatus[]> {
@@ -89,7 +62,7 @@ async function readSettled(store: Pool): Promise<Status['settled']> {
   return { at: rows[0]!.at, lagMs: Number(rows[0]!.lag_ms) };
 }
 
-/** A queue that is away must not hide the rest. */
+/** A queue that is away, or not fit, must not hide the rest. */
 async function readQueue(
   config: ResolvedConfig,
   install: string,
@@ -101,7 +74,8 @@ async function readQueue(
     }));
   } catch (error) {
     const kind = config.queue.redis === null ? 'postgres' : 'redis';
-    return { status: { kind, reachable: false }, problems: queueProblems(error) };
+    const reachable = isEmendError(error) && error.code === 'queue_unsuitable';
+    return { status: { kind, reachable }, problems: queueProblems(error) };
   }
 }
 

@@ -9,7 +9,7 @@ import { askForSweep, isAnswered, takeLead } from '../sweep/marks.ts';
 import { createLeader } from '../sweep/sweep.ts';
 import type { Leader } from '../sweep/sweep.ts';
 import { defaultTuning } from '../sweep/tuning.ts';
-import { createSweepSource, openStore } from './connections.ts';
+import { openStore, openSweepSource } from './connections.ts';
 import { withQueue } from './install-queue.ts';
 import { requireInstall } from './install.ts';
 
@@ -37,41 +37,52 @@ const defaultTimeoutMs = 300_000;
  * @throws EmendError `timed_out`
  */
 export async function sweepNow(options: SweepNowOptions): Promise<Swept> {
-  const { config, all = false, timeoutMs = defaultTimeoutMs } = options;
+  const { config } = options;
   const startedAt = performance.now();
   const store = await openStore(config, { role: 'sweep', max: 2 });
-  const source = createSweepSource(config);
   try {
     const install = await requireInstall(store);
-    return await withQueue(config, install, (queue) =>
-      withClient(store, async (client) => {
-        const askedAt = await askForSweep(client, { all });
-        let leader: Leader | undefined;
-        while (!(await isAnswered(client, askedAt))) {
-          if (performance.now() - startedAt > timeoutMs) throw timedOut();
-          leader ??= await lead(config, { source, client, queue });
-          const round = await leader?.tick();
-          if (round && !round.goesOn && !round.isComplete) break;
-          if (!round) await sleep(100);
-        }
-        const isComplete = await isAnswered(client, askedAt);
-        return {
-          ...(await readCounts(client)),
-          isComplete,
-          tookMs: Math.round(performance.now() - startedAt),
-        };
-      }),
-    );
+    const source = await openSweepSource(config);
+    try {
+      const swept = await withQueue(config, install, (queue) =>
+        withClient(store, (client) => askAndTick(options, { source, client, queue }, startedAt)),
+      );
+      return { ...swept, tookMs: Math.round(performance.now() - startedAt) };
+    } finally {
+      await source.end();
+    }
   } finally {
     // with the session goes the lead
-    await Promise.all([source.end(), store.end()]);
+    await store.end();
   }
 }
 
-async function lead(
-  config: ResolvedConfig,
-  { source, client, queue }: { source: Pool; client: PoolClient; queue: Queue },
-): Promise<Leader | undefined> {
+interface Servers {
+  readonly source: Pool;
+  readonly client: PoolClient;
+  readonly queue: Queue;
+}
+
+async function askAndTick(
+  { config, all = false, timeoutMs = defaultTimeoutMs }: SweepNowOptions,
+  servers: Servers,
+  startedAt: number,
+): Promise<Omit<Swept, 'tookMs'>> {
+  const { client } = servers;
+  const askedAt = await askForSweep(client, { all });
+  let leader: Leader | undefined;
+  while (!(await isAnswered(client, askedAt))) {
+    if (performance.now() - startedAt > timeoutMs) throw timedOut();
+    leader ??= await lead(config, servers);
+    const round = await leader?.tick();
+    if (round && !round.goesOn && !round.isComplete) break;
+    if (!round) await sleep(100);
+  }
+  const isComplete = await isAnswered(client, askedAt);
+  return { ...(await readCounts(client)), isComplete };
+}
+
+async function lead(config: ResolvedConfig, { source, client, queue }: Servers): Promise<Leader | undefined> {
   if (!(await takeLead(client))) return undefined;
   const log = createLogger({ level: 'silent' });
   const { signal } = new AbortController();

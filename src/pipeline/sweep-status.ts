@@ -1,5 +1,6 @@
 import type { Pool } from 'pg';
 import type { Problem } from '../errors.ts';
+import { countOf } from '../observe/count-of.ts';
 
 /** How far log and ledger have been compared, and what was found. */
 export interface SweepStatus {
@@ -88,7 +89,7 @@ export function judgeSweep({ roundAgoMs, missing, behindMs, heldBy }: SweepStatu
   if (missing > 0 && behindMs !== null && behindMs > patienceMs) {
     problems.push({
       path,
-      problem: `${missing} rows of the logs have had no effect, the oldest for ${inWords(behindMs)}`,
+      problem: `${countOf(missing, 'row of the logs has', 'rows of the logs have')} had no effect, the oldest for ${inWords(behindMs)}`,
       remedy: 'See whether the queue drains (queue, above), and the log of the workers.',
     });
   }

@@ -1,4 +1,4 @@
-import type { ClientBase } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import type { Target } from '../change/target.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { ident, identList, qualified } from '../db/identifier.ts';
@@ -11,6 +11,7 @@ import { resolveTargets } from '../store/resolve-targets.ts';
 import { withServers } from './connections.ts';
 import { findTarget } from './find-target.ts';
 import { requireInstall } from './install.ts';
+import { requireReason } from './require-reason.ts';
 
 export interface UndoOptions {
   readonly config: ResolvedConfig;
@@ -31,13 +32,15 @@ export interface Undone {
  * Takes one correction back. The request is written to the source first, since the log is the truth; run again after a
  * failure in between, it goes on.
  *
- * @throws EmendError `correction_invalid` for a row that does not exist, belongs to a backfill, or is not merged
+ * @throws EmendError `bad_arguments` for an empty reason; `correction_invalid` for a row that does not exist, belongs to a backfill, or is not merged
  */
 export async function undo({ config, target: name, id, reason }: UndoOptions): Promise<Undone> {
   const declaration = findTarget(config.targets, name);
+  requireReason(reason);
   return withServers(config, { role: 'undo', max: 2, settings: mergeSettings }, async ({ source, store }) => {
     await requireInstall(store);
     const [target] = await withClient(store, (client) => resolveTargets(client, [declaration]));
+    await refuseDiverged(source, store, name, id);
     const key = await (BigInt(id) < 0n
       ? withClient(store, (client) =>
           readKey(client, target!, ownObject(target!, 'baseline'), '_version', id),
@@ -47,6 +50,28 @@ export async function undo({ config, target: name, id, reason }: UndoOptions): P
     const toldAt = await undoCorrection(store, { target: target!, id, key, actor, reason });
     return { target: name, id, toldAt };
   });
+}
+
+/** By its number alone, another correction than the one that was merged could be taken back. */
+async function refuseDiverged(source: Pool, store: Pool, target: string, id: string): Promise<void> {
+  const merged = await store.query<{ nonce: string }>(
+    `select _nonce as nonce from emend.ledger where _id = $1::bigint and target = $2 and dismissed is null`,
+    [id, target],
+  );
+  if (merged.rows.length === 0) return;
+  const logged = await source.query<{ nonce: string }>(
+    `select _nonce as nonce from ${qualified('corrections', target)} where _id = $1::bigint`,
+    [id],
+  );
+  if (logged.rows[0]?.nonce === merged.rows[0]!.nonce) return;
+  throw new EmendError(
+    'correction_invalid',
+    `correction ${id} of ${target} is merged, and the source has lost it`,
+    {
+      remedy:
+        'To have another answer, write a correction over it. See emend diverged list for all that the source lost.',
+    },
+  );
 }
 
 async function readKey(

@@ -3,6 +3,7 @@ import type { Pool } from 'pg';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { sqlState } from '../db/sqlstate.ts';
 import { EmendError } from '../errors.ts';
+import { countOf } from '../observe/count-of.ts';
 import {
   countSetAside,
   missingRows,
@@ -10,6 +11,7 @@ import {
   rowsOfTransaction,
   transactionStatus,
 } from './awaited-rows.ts';
+import type { AwaitedRow } from './awaited-rows.ts';
 import { withServers } from './connections.ts';
 import { requireInstall } from './install.ts';
 
@@ -23,7 +25,7 @@ export interface WaitOptions {
 export interface Waited {
   /** Rows that had no effect yet when the wait began (with `xid`: all rows of the transaction). */
   readonly rows: number;
-  /** How many of them were set aside instead of merged. */
+  /** How many of them were set aside instead of merged, or have a number that the store has of another row (`diverged`). */
   readonly setAside: number;
   readonly waitedMs: number;
 }
@@ -58,7 +60,7 @@ function findAwaited(
   targets: readonly string[],
   xid: string | undefined,
   deadline: number,
-): Promise<string[]> {
+): Promise<AwaitedRow[]> {
   if (xid === undefined) return missingRows(source, store, targets);
   return rowsOfCommitted(source, targets, xid, deadline);
 }
@@ -73,7 +75,7 @@ function logMissing(cause: unknown): EmendError {
 /** Ids asked for at a time: the later ones need no question while an earlier one is missing. */
 const pageSize = 10_000;
 
-async function untilInStore(store: Pool, awaited: readonly string[], deadline: number): Promise<void> {
+async function untilInStore(store: Pool, awaited: readonly AwaitedRow[], deadline: number): Promise<void> {
   for (let start = 0; start < awaited.length; start += pageSize) {
     let left = awaited.slice(start, start + pageSize);
     await poll(deadline, async () => {
@@ -81,7 +83,7 @@ async function untilInStore(store: Pool, awaited: readonly string[], deadline: n
       return left.length === 0;
     }).catch((error: unknown) => {
       if (!(error instanceof TimeUp)) throw error;
-      throw timedOut(left.length + Math.max(0, awaited.length - start - pageSize), left[0]!);
+      throw timedOut(left.length + Math.max(0, awaited.length - start - pageSize), left[0]!.id);
     });
   }
 }
@@ -91,7 +93,7 @@ async function rowsOfCommitted(
   targets: readonly string[],
   xid: string,
   deadline: number,
-): Promise<string[]> {
+): Promise<AwaitedRow[]> {
   let status: string | null = null;
   try {
     await poll(deadline, async () => {
@@ -130,7 +132,11 @@ async function poll(deadline: number, isDone: () => Promise<boolean>): Promise<v
 }
 
 function timedOut(rows: number, firstId: string): EmendError {
-  return new EmendError('timed_out', `${rows} rows are not merged yet, the first one has _id ${firstId}`, {
-    remedy: 'See emend status: is a reader and a worker running, and does the queue drain?',
-  });
+  return new EmendError(
+    'timed_out',
+    `${countOf(rows, 'row is', 'rows are')} not merged yet, the first has _id ${firstId}`,
+    {
+      remedy: 'See emend status: is a reader and a worker running, and does the queue drain?',
+    },
+  );
 }

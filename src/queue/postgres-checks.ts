@@ -35,8 +35,11 @@ export async function inspectPostgres(url: string): Promise<Inspection> {
     }
     return { reachable: true, problems };
   } catch (error) {
-    const { message, remedy } = connectError(error, { path, env: 'STORE_URL', url });
-    return { reachable: false, problems: [problem(message.slice(`${path}: `.length), remedy)] };
+    const { code, message, remedy } = connectError(error, { path, env: 'STORE_URL', url });
+    return {
+      reachable: code === 'connection_invalid',
+      problems: [problem(message.slice(`${path}: `.length), remedy)],
+    };
   } finally {
     await client.end().catch(() => {});
   }

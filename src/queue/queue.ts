@@ -23,13 +23,17 @@ import { startWorker, type QueueWorker, type WorkerOptions } from './worker.ts';
 
 export interface Queue {
   readonly kind: 'redis' | 'postgres';
+  /** Of live corrections. */
   readonly publish: Publish;
+  /** Of requests of backfills: they wait beside live corrections, and never in front of them. */
+  readonly publishRequests: Publish;
   /**
    * True: everything accepted so far is still held by the queue that accepted it. False, once: the queue was emptied or
    * exchanged in between; offer again everything since the last confirmed position (under ids of the new epoch).
    */
   readonly durable: Durable;
-  startWorker(handle: Handle, options: WorkerOptions): QueueWorker;
+  startWorker(handle: Handle, options: WorkerOptions & { readonly lane?: Lane }): QueueWorker;
+  /** Of the live lane. */
   counts(): Promise<QueueCounts>;
   /** The epoch that the queue holds now: a new one means that it was emptied or exchanged. */
   epoch(): Promise<string>;
@@ -53,8 +57,8 @@ export interface QueueOptions {
   readonly tuning?: Partial<Tuning>;
 }
 
-/** The lane of live corrections; the lanes of backfills and repairs will stand beside it. */
-const lane = 'live';
+/** A BullMQ queue each: workers take them side by side, so that no lane waits for another. */
+export type Lane = 'live' | 'backfill';
 
 /** @throws EmendError `queue_unavailable` or `queue_unsuitable`, with every problem found. */
 export async function openQueue(home: QueueHome, options: QueueOptions): Promise<Queue> {
@@ -63,8 +67,8 @@ export async function openQueue(home: QueueHome, options: QueueOptions): Promise
   await refuseUnsuitable(home, options.prefix);
   const errors = createErrorLog(log, 'the queue reports an error', { address: addressOf(home) });
   const broker = await openBroker(home, { prefix: options.prefix, role: options.role, errors });
-  const bull = broker.openQueue(lane);
-  bull.on('error', (error) => errors.report(error));
+  const lanes = { live: broker.openQueue('live'), backfill: broker.openQueue('backfill') };
+  for (const bull of Object.values(lanes)) bull.on('error', (error) => errors.report(error));
   const epoch = createEpoch(broker, tuning.addTimeoutMs);
   try {
     await epoch.start();
@@ -75,8 +79,8 @@ export async function openQueue(home: QueueHome, options: QueueOptions): Promise
   const workers: QueueWorker[] = [];
   let closed: Promise<void> | undefined;
 
-  async function counts(): Promise<QueueCounts> {
-    const counting = bull.getJobCounts('waiting', 'active', 'delayed', 'failed');
+  async function countsOf(lane: Lane): Promise<QueueCounts> {
+    const counting = lanes[lane].getJobCounts('waiting', 'active', 'delayed', 'failed');
     const {
       waiting = 0,
       active = 0,
@@ -87,30 +91,38 @@ export async function openQueue(home: QueueHome, options: QueueOptions): Promise
   }
 
   /** Jobs that a worker ought to take: somebody may have paused the queue on purpose. */
-  async function hasWaiting(): Promise<boolean> {
-    if ((await counts()).waiting === 0) return false;
-    return !(await answerOf(tuning.addTimeoutMs, bull.isPaused(), 'asking whether the queue is paused'));
+  async function hasWaiting(lane: Lane): Promise<boolean> {
+    if ((await countsOf(lane)).waiting === 0) return false;
+    return !(await answerOf(
+      tuning.addTimeoutMs,
+      lanes[lane].isPaused(),
+      'asking whether the queue is paused',
+    ));
   }
 
   async function close({ deadlineMs }: { deadlineMs: number }): Promise<void> {
     const endAt = Date.now() + deadlineMs;
     // What is left is for the good-bye to the server.
     await Promise.all(workers.map((worker) => worker.close({ deadlineMs: deadlineMs * 0.9 })));
-    const goodBye = bull.close().then(() => broker.close());
+    const goodBye = Promise.all(Object.values(lanes).map((bull) => bull.close())).then(() => broker.close());
     await within(Math.max(endAt - Date.now(), 0), goodBye, 'closing the queue').catch(() => {});
     broker.cut();
   }
 
   return {
     kind: broker.kind,
-    publish: createPublish({ broker, bull, epoch, tuning }),
+    publish: createPublish({ broker, bull: lanes.live, epoch, tuning }),
+    publishRequests: createPublish({ broker, bull: lanes.backfill, epoch, tuning }),
     durable: () => epoch.isUnchanged(),
-    startWorker(handle, workerOptions) {
-      const worker = startWorker({ broker, lane, handle, tuning, log, errors, hasWaiting }, workerOptions);
+    startWorker(handle, { lane = 'live', ...workerOptions }) {
+      const worker = startWorker(
+        { broker, lane, handle, tuning, log, errors, hasWaiting: () => hasWaiting(lane) },
+        workerOptions,
+      );
       workers.push(worker);
       return worker;
     },
-    counts,
+    counts: () => countsOf('live'),
     epoch: () => epoch.read(),
     close: (closeOptions) => (closed ??= close(closeOptions)),
   };
@@ -124,11 +136,10 @@ function openBroker(home: QueueHome, options: Parameters<typeof openRedisBroker>
 
 async function refuseUnsuitable(home: QueueHome, prefix: string): Promise<void> {
   const { problems, reachable } = await inspectQueue(home, prefix);
-  const first = problems[0];
-  if (!first) return;
+  if (problems.length === 0) return;
   throw new EmendError(
     reachable ? 'queue_unsuitable' : 'queue_unavailable',
-    `${first.path}: ${problems.map(({ problem }) => problem).join('; ')}`,
-    { remedy: first.remedy, problems },
+    `the queue ${reachable ? 'cannot be used as it is' : 'does not answer'}`,
+    { remedy: 'Do what is said for each; rows wait in the logs meanwhile.', problems },
   );
 }

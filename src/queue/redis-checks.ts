@@ -58,6 +58,17 @@ function explain(code: string, address: string): Inspection {
     case 'NOPERM':
       return { reachable: true, problems: [missingRight('INFO')] };
     default:
+      if (isTls(code)) {
+        return {
+          reachable: true,
+          problems: [
+            problem(
+              `TLS with ${address} failed (${code})`,
+              'Write redis:// for a server without TLS, rediss:// for one with it, and see that its certificate is trusted here.',
+            ),
+          ],
+        };
+      }
       return {
         reachable: false,
         problems: [
@@ -68,6 +79,10 @@ function explain(code: string, address: string): Inspection {
         ],
       };
   }
+}
+
+function isTls(code: string): boolean {
+  return code === 'EPROTO' || /^ERR_(SSL|TLS)|CERT/.test(code);
 }
 
 /** Decides by what the server says about itself. A managed server may hide a line: what is not said is not refused. */

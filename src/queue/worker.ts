@@ -50,7 +50,9 @@ export function startWorker(parts: WorkerParts, options: WorkerOptions): QueueWo
       maxStalledCount: 1_000_000_000,
       drainDelay: tuning.idleSeconds,
       runRetryDelay: 1_000,
-      settings: { backoffStrategy: (attemptsMade) => retryDelayMs(attemptsMade, tuning) },
+      settings: {
+        backoffStrategy: (attemptsMade, _type, error) => retryDelayMs(attemptsMade, error?.message, tuning),
+      },
     });
     const { worker } = fresh;
     const breaker = createBreaker(worker, log);
@@ -119,8 +121,16 @@ export function startWorker(parts: WorkerParts, options: WorkerOptions): QueueWo
   return { close };
 }
 
+/** A promote that is in the way ends by itself: whoever waits for it looks often. */
+const lastFencedRetryMs = 1_000;
+
 /** 100 ms, 200 ms, … up to the longest, each up to half shorter by chance so that failed jobs do not return as one. */
-function retryDelayMs(attemptsMade: number, { firstRetryMs, lastRetryMs }: Tuning): number {
-  const longest = Math.min(firstRetryMs * 2 ** Math.min(attemptsMade - 1, 20), lastRetryMs);
+function retryDelayMs(
+  attemptsMade: number,
+  code: string | undefined,
+  { firstRetryMs, lastRetryMs }: Tuning,
+): number {
+  const bound = code === 'key_fenced' ? Math.min(lastFencedRetryMs, lastRetryMs) : lastRetryMs;
+  const longest = Math.min(firstRetryMs * 2 ** Math.min(attemptsMade - 1, 20), bound);
   return Math.round(longest * (0.5 + Math.random() / 2));
 }

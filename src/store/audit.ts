@@ -3,6 +3,7 @@ import { ident, identList } from '../db/identifier.ts';
 import { periodColumns } from '../change/target.ts';
 import type { Target } from '../change/target.ts';
 import type { Problem } from '../errors.ts';
+import { countOf } from '../observe/count-of.ts';
 import { targetTable } from './names.ts';
 import { openEnd, toAxis } from './period-form.ts';
 
@@ -25,7 +26,7 @@ export async function auditRows(client: ClientBase, target: Target): Promise<Pro
     if (count === 0) continue;
     problems.push({
       path: `targets.${target.name}`,
-      problem: `${count} ${count === 1 ? 'row' : 'rows'} of ${target.schema}.${target.table}: ${finding.what}; first: ${examples.join('; ')}`,
+      problem: `${countOf(count, 'row')} of ${target.schema}.${target.table}: ${finding.what}; first: ${examples.join('; ')}`,
       remedy: finding.remedy,
     });
   }

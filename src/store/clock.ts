@@ -17,16 +17,20 @@ const announcement = 69n << 56n; // 'E'
 
 /**
  * Announces K0 and returns it, as text. Call it once the locks of all keys are held, and before the statement that takes K.
+ *
+ * It is the first statement under the locks, so it also looks which targets have fenced keys (`merge/fence.ts`).
  */
-export async function announceK0(client: ClientBase): Promise<string> {
-  const { rows } = await client.query<{ k0: string }>({
+export async function announceK0(client: ClientBase): Promise<{ k0: string; fenced: readonly string[] }> {
+  const { rows } = await client.query<{ k0: string; fenced: string | null }>({
     name: 'emend announce k0',
     text: `
       with clock as materialized (select clock_timestamp() as now)
-      select now::text as k0, pg_advisory_xact_lock_shared(${announcement} + (extract(epoch from now) * 1000000)::bigint)
+      select now::text as k0, pg_advisory_xact_lock_shared(${announcement} + (extract(epoch from now) * 1000000)::bigint),
+        (select string_agg(distinct f.target, ',') from emend.fence_of f) as fenced
       from clock`,
   });
-  return rows[0]!.k0;
+  const { k0, fenced } = rows[0]!;
+  return { k0, fenced: fenced?.split(',') ?? [] };
 }
 
 /**

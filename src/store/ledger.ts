@@ -1,13 +1,32 @@
 import type { ClientBase, Pool } from 'pg';
+import type { NamedRow } from './diverged.ts';
 
-/** Of these log rows, the ids of those that have had no effect: neither merged nor dismissed, nor ever set aside. */
-export async function withoutEffect(store: Pool | ClientBase, ids: readonly string[]): Promise<string[]> {
-  const { rows } = await store.query<{ id: string }>(
-    `select asked.id
-     from unnest($1::bigint[]) as asked (id)
-     where not exists (select from emend.ledger l where l._id = asked.id)
-       and not exists (select from emend.dead_letter d where d._id = asked.id)`,
-    [ids],
+/**
+ * Of these log rows, the ids of those that have had no effect: neither merged nor dismissed, nor ever set aside. A row whose
+ * number the ledger has of another row is none of them, and is not passed over either: it goes on record as diverged.
+ *
+ * Each row is looked up by its number: a plan that takes ten thousand rows for a few must not become a join of all of them.
+ */
+export async function withoutEffect(store: Pool | ClientBase, rows: readonly NamedRow[]): Promise<string[]> {
+  const found = await store.query<{ id: string }>(
+    `with known as materialized (
+       select a.*, (select l._nonce from emend.ledger l where l._id = a._id) as merged_nonce
+       from unnest($1::bigint[], $2::bigint[], $3::text[]) as a (_id, _nonce, target)
+     ),
+     reused as (
+       insert into emend.diverged (_id, _nonce, target, kind)
+       select k._id, k._nonce, k.target, 'reused' from known k where k.merged_nonce <> k._nonce
+       on conflict do nothing
+     )
+     select k._id as id
+     from known k
+     where k.merged_nonce is null
+       and not exists (
+         select from emend.dead_letter d
+         where d._id = k._id and (d.log_row ->> '_nonce')::bigint = k._nonce
+         offset 0
+       )`,
+    [rows.map(({ id }) => id), rows.map(({ nonce }) => nonce), rows.map(({ target }) => target)],
   );
-  return rows.map((row) => row.id);
+  return found.rows.map(({ id }) => id);
 }

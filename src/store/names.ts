@@ -1,5 +1,8 @@
 import { qualified } from '../db/identifier.ts';
 import type { Target } from '../change/target.ts';
+import type { OwnSuffix } from '../config/own-names.ts';
+
+export type { OwnSuffix } from '../config/own-names.ts';
 
 /** The table itself, quoted. */
 export function targetTable(target: Target): string {
@@ -10,6 +13,3 @@ export function targetTable(target: Target): string {
 export function ownObject(target: Target, suffix: OwnSuffix): string {
   return qualified('emend', `${target.name}_${suffix}`);
 }
-
-export type OwnSuffix =
-  'history' | 'shadow' | 'tombstone' | 'baseline' | 'told' | 'periods' | 'at' | 'as_of' | 'periods_as_of';

@@ -3,14 +3,14 @@ import { readTable } from '../db/catalogue.ts';
 import type { TableInfo } from '../db/catalogue.ts';
 import { ident, identList } from '../db/identifier.ts';
 import type { Statement } from '../db/statement.ts';
-import { periodColumns, userColumns } from '../change/target.ts';
+import { periodColumns, statedColumns, userColumns } from '../change/target.ts';
 import type { Column, Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
 import { ownObject } from './names.ts';
 import type { OwnSuffix } from './names.ts';
 
 interface OwnTable {
-  readonly suffix: OwnSuffix & ('history' | 'shadow' | 'tombstone');
+  readonly suffix: OwnSuffix & ('history' | 'shadow' | 'tombstone' | 'staged');
   readonly comment: string;
   /** The user's columns that it holds. */
   readonly columns: readonly Column[];
@@ -19,7 +19,7 @@ interface OwnTable {
   readonly indexes: readonly string[];
 }
 
-/** History, shadow and tombstone of a target. Created, or given the columns that the target has gained since; the baseline too. */
+/** History, shadow, tombstone and staged rows of a target. Created, or given the columns that the target has gained since; the baseline too. */
 export async function planOwnTables(client: ClientBase, target: Target): Promise<Statement[]> {
   const statements: Statement[] = [];
   for (const table of ownTables(target)) statements.push(...(await planOwnTable(client, target, table)));
@@ -49,7 +49,10 @@ function ownTables(target: Target): OwnTable[] {
         '_backfill text',
         'check (_known_from < _known_to)',
       ],
-      indexes: [`create index on ${ownObject(target, 'history')} (${lookup(target)})`],
+      indexes: [
+        `create index on ${ownObject(target, 'history')} (${lookup(target)})`,
+        ofBackfill(ownObject(target, 'history')),
+      ],
     },
     {
       suffix: 'shadow',
@@ -61,7 +64,10 @@ function ownTables(target: Target): OwnTable[] {
         '_known_from timestamptz not null',
         '_backfill text',
       ],
-      indexes: [`create index on ${ownObject(target, 'shadow')} (${lookup(target)})`],
+      indexes: [
+        `create index on ${ownObject(target, 'shadow')} (${lookup(target)})`,
+        ofBackfill(ownObject(target, 'shadow')),
+      ],
     },
     {
       suffix: 'tombstone',
@@ -77,9 +83,40 @@ function ownTables(target: Target): OwnTable[] {
       ],
       indexes: [
         `create unique index on ${ownObject(target, 'tombstone')} (${lookup(target)}) where _known_to = 'infinity'`,
+        ofBackfill(ownObject(target, 'tombstone')),
       ],
     },
+    {
+      suffix: 'staged',
+      comment: `Rows of backfills of ${name} that are not promoted: nobody sees them in ${name}, its history or its questions.`,
+      columns: statedColumns(target),
+      own: [
+        '_id bigint primary key',
+        '_op text not null',
+        '_nonce bigint not null',
+        '_recorded_at timestamptz not null',
+        '_backfill text not null',
+        '_actor text',
+        '_reason text',
+        // of the row's texts as the log has them: the values here went through a cast, and may print otherwise
+        '_digest bigint not null',
+        `${pendingColumn(target)} text not null default 'pending' check (${pendingColumn(target)} = 'pending')`,
+      ],
+      indexes: [`create index on ${ownObject(target, 'staged')} (_backfill, _id)`],
+    },
   ];
+}
+
+/** What a revert finds the rows of its backfill by; rows of live corrections are not in it. */
+export function ofBackfill(table: string): string {
+  return `create index on ${table} (_backfill) where _backfill is not null`;
+}
+
+/** Whoever has staged rows in tables of their own may well have a column of this name. */
+function pendingColumn(target: Target): string {
+  return userColumns(target).some(({ name }) => name === 'backfill_status')
+    ? '_backfill_status'
+    : 'backfill_status';
 }
 
 async function planOwnTable(client: ClientBase, target: Target, table: OwnTable): Promise<Statement[]> {

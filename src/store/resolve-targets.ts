@@ -2,20 +2,13 @@ import type { ClientBase } from 'pg';
 import { readTable } from '../db/catalogue.ts';
 import type { ColumnInfo, ConstraintInfo, TableInfo } from '../db/catalogue.ts';
 import { ident } from '../db/identifier.ts';
-import type { Column, FactsTarget, Period, RangeType, Target, TimelineTarget } from '../change/target.ts';
+import type { Column, FactsTarget, Period, Target, TimelineTarget } from '../change/target.ts';
 import type { PeriodDeclaration, TargetDeclaration } from '../config/target-declaration.ts';
 import { EmendError } from '../errors.ts';
 import type { Problem } from '../errors.ts';
 import { checkConstraints } from './check-constraints.ts';
+import { checkOpenEnd, checkPeriod, rangeTypes } from './check-period.ts';
 import { axisOpenEnd } from './period-form.ts';
-
-const rangeTypes: Readonly<Record<string, RangeType>> = {
-  'timestamp with time zone': 'tstzrange',
-  'timestamp without time zone': 'tsrange',
-  date: 'daterange',
-  integer: 'int4range',
-  bigint: 'int8range',
-};
 
 /** Types whose text depends on the server it is read on: they cannot travel as text (law 9). */
 const unportableTypes = /^(money|reg[a-z]+)(\[\])?$/;
@@ -36,7 +29,9 @@ export async function resolveTargets(
   const targets: Target[] = [];
   for (const declaration of declarations) {
     const table = await readTable(client, declaration.schema, declaration.table);
-    const found = table ? checkTable(declaration, table) : [missingTable(declaration)];
+    const found = table
+      ? [...checkTable(declaration, table), ...(await checkOpenEnd(client, declaration, table))]
+      : [missingTable(declaration)];
     problems.push(...found);
     if (table && found.length === 0) targets.push(buildTarget(declaration, table));
   }
@@ -50,11 +45,15 @@ export async function resolveTargets(
 }
 
 function missingTable({ name, schema, table }: TargetDeclaration): Problem {
+  const folded = `${schema}.${table}`.toLowerCase();
+  const hint =
+    folded === `${schema}.${table}`
+      ? ''
+      : ` Capitals are taken as they are written, and Postgres made a name lower case that was created without quotes: is it ${folded}?`;
   return {
     path: `targets.${name}`,
     problem: `the store has no table ${schema}.${table}`,
-    remedy:
-      'Create the table in the store first, or correct the name (a name without a schema means public).',
+    remedy: `Create the table in the store first, or correct the name (a name without a schema means public).${hint}`,
   };
 }
 
@@ -76,8 +75,14 @@ function checkTable(declaration: TargetDeclaration, table: TableInfo): Problem[]
     ...checkPeriod(declaration, table, path),
     ...checkTypes(table, path),
     ...checkVersion(declaration, table, path),
-    ...checkConstraints(declaration, table),
+    // an index on the right key looks wrong beside a misspelt one
+    ...(hasIdentity(declaration, table) ? checkConstraints(declaration, table) : []),
   ];
+}
+
+function hasIdentity({ key, period }: TargetDeclaration, { columns }: TableInfo): boolean {
+  const identity = [...key, ...(period ? [period.from, period.to] : [])];
+  return identity.every((name) => columns.some((column) => column.name === name));
 }
 
 function checkNames(declaration: TargetDeclaration, table: TableInfo, path: string): Problem[] {
@@ -140,48 +145,6 @@ function checkKey(declaration: TargetDeclaration, table: TableInfo, path: string
     }
     return problems;
   });
-}
-
-function checkPeriod(declaration: TargetDeclaration, table: TableInfo, path: string): Problem[] {
-  if (!declaration.period) return [];
-  const from = table.columns.find((column) => column.name === declaration.period?.from);
-  const to = table.columns.find((column) => column.name === declaration.period?.to);
-  if (!from || !to) return [];
-  if (!rangeTypes[from.type]) {
-    return [
-      {
-        path: `${path}.period`,
-        problem: `period column ${ident(from.name)} has type ${from.type}`,
-        remedy:
-          'Valid time is timestamptz, timestamp, date, integer or bigint, without a precision of its own.',
-      },
-    ];
-  }
-  const problems: Problem[] = [];
-  if (declaration.period.closed && from.type.startsWith('timestamp')) {
-    problems.push({
-      path: `${path}.closed`,
-      problem: `period column ${ident(to.name)} has type ${to.type}, which has no next value`,
-      remedy:
-        'closed: true is for date and integer axes; a timestamp ends at the first instant that no longer belongs to it.',
-    });
-  }
-  if (from.type !== to.type) {
-    problems.push({
-      path: `${path}.period`,
-      problem: `${ident(from.name)} is ${from.type} and ${ident(to.name)} is ${to.type}`,
-      remedy: 'Give both ends of the period one type.',
-    });
-  }
-  const mayBeNull = declaration.period.openEnd === null ? [from] : [from, to];
-  for (const column of mayBeNull.filter((end) => end.nullable)) {
-    problems.push({
-      path: `${path}.period`,
-      problem: `period column ${ident(column.name)} may be null`,
-      remedy: `Open ends are 'infinity' and '-infinity' (or declare openEnd: null for the end): alter table ${ident(table.schema)}.${ident(table.name)} alter column ${ident(column.name)} set not null;`,
-    });
-  }
-  return problems;
 }
 
 function checkTypes(table: TableInfo, path: string): Problem[] {

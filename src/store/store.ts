@@ -7,13 +7,15 @@
  */
 import type { ClientBase } from 'pg';
 import { readTable } from '../db/catalogue.ts';
-import { literal } from '../db/identifier.ts';
+import { ident, literal } from '../db/identifier.ts';
 import type { Statement } from '../db/statement.ts';
 import { periodColumns } from '../change/target.ts';
 import type { Column, Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
+import { forgettingStatements } from './forgotten-columns.ts';
 import { readingFunctions } from './functions.ts';
 import { lockClass, objectsLock } from './lock-class.ts';
+import { targetTable } from './names.ts';
 import { planOwnTables } from './own-tables.ts';
 import { hasRows, isEquipped, planTargetTable } from './target-table.ts';
 import { planAdoption, recordAdoption } from './adopt.ts';
@@ -43,8 +45,9 @@ export async function planStore(
 ): Promise<Statement[]> {
   const contract = contractOf(target);
   const before = await readContract(client, target.name);
-  if (before && JSON.stringify(before) === JSON.stringify(contract)) return [];
-  if (before) refuseOtherIdentity(target, before, contract);
+  if (before && JSON.stringify(before) === JSON.stringify(contract) && (await hasViews(client, target)))
+    return [];
+  if (before) await refuseOtherIdentity(client, target, before, contract);
 
   const table = await readTable(client, target.schema, target.table);
   if (!table) throw new TypeError(`table of target ${target.name} was resolved and is gone`);
@@ -78,6 +81,13 @@ function lockObjects({ name }: Target): Statement {
   };
 }
 
+/** Whoever drops or retypes a column has to drop them first. */
+async function hasViews(client: ClientBase, { name, kind }: Target): Promise<boolean> {
+  const views = kind === 'timeline' ? ['told', 'periods'] : ['told'];
+  for (const suffix of views) if (!(await readTable(client, 'emend', `${name}_${suffix}`))) return false;
+  return true;
+}
+
 async function readContract(client: ClientBase, name: string): Promise<Contract | null> {
   const exists = await client.query<{ there: string }>(
     `select (to_regclass('emend.target') is not null)::text as there`,
@@ -104,22 +114,37 @@ function contractOf(target: Target): Contract {
   };
 }
 
-/** The key, the period and the order decide what every recorded row means: under other ones the record would be another. */
-function refuseOtherIdentity(target: Target, before: Contract, now: Contract): void {
+/**
+ * The key, the period and the order decide what every recorded row means: under other ones the record would be another.
+ * A column may go once the record has none of it any more.
+ */
+async function refuseOtherIdentity(
+  client: ClientBase,
+  target: Target,
+  before: Contract,
+  now: Contract,
+): Promise<void> {
   const fields = ['schema', 'table', 'mode', 'key', 'period', 'version'] as const;
   const changed = fields.filter((field) => JSON.stringify(before[field]) !== JSON.stringify(now[field]));
   const gone = before.values.filter((column) => !now.values.some(({ name }) => name === column.name));
-  if (changed.length === 0 && gone.length === 0) return;
+  const forget = await forgettingStatements(
+    client,
+    target.name,
+    gone.map(({ name }) => name),
+  );
+  if (changed.length === 0 && forget.length === 0) return;
   const what = [...changed, ...gone.map((column) => `column ${column.name} (gone)`)].join(', ');
+  const putBack = gone.map(({ name, type }) => `add column ${ident(name)} ${type}`).join(', ');
   throw new EmendError(
     'migration_destructive',
     `targets.${target.name}: ${what} changed since it was migrated`,
     {
       remedy:
         `Recorded corrections would mean something else. Declare a new target beside it (another name, another table) and write its rows as corrections` +
-        (gone.length > 0
-          ? `; or put the column back: alter table "${target.schema}"."${target.table}" ${gone.map(({ name, type }) => `add column "${name}" ${type}`).join(', ')};`
-          : '.'),
+        (gone.length > 0 ? `; or put the column back: alter table ${targetTable(target)} ${putBack};` : '.') +
+        (changed.length === 0
+          ? ` Or, with all workers stopped, forget for good what is recorded in it: ${forget.join(' ')}`
+          : ''),
     },
   );
 }

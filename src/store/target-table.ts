@@ -5,6 +5,7 @@ import type { Statement } from '../db/statement.ts';
 import type { Target } from '../change/target.ts';
 import { exclusionName } from './check-constraints.ts';
 import { targetTable } from './names.ts';
+import { ofBackfill } from './own-tables.ts';
 import { toAxis } from './period-form.ts';
 
 /** What emend adds to the user's own table: three columns, the index that merges and joins live from, the guard if asked for. */
@@ -24,6 +25,9 @@ export function planTargetTable(
         `  add column _backfill text`,
       ].join('\n'),
     });
+  }
+  if (!isEquipped(table)) {
+    statements.push({ purpose: `rows of ${target.name} by backfill`, sql: ofBackfill(targetTable(target)) });
   }
   if (!hasIdentityIndex(target, table)) {
     statements.push({

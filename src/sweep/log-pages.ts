@@ -9,6 +9,8 @@ export interface Place {
 
 export interface LogRow extends Place {
   readonly target: string;
+  /** With the id, it names the row whatever the source has been through. */
+  readonly nonce: string;
 }
 
 /** The place in front of a transaction's first row. */
@@ -24,6 +26,8 @@ export function laterOf(one: Place, other: Place): Place {
 export interface SourceNow {
   /** System identifier and timeline: transaction ids of one mean nothing in another. */
   readonly identity: string;
+  /** When the server was started: to put an older state in its place, it has to be. */
+  readonly startedAt: string;
   /** Every transaction below it has ended: all of its rows that ever will be visible are so in any later snapshot. */
   readonly horizon: bigint;
   /** No transaction from here on has ended yet. Above the horizon while one that has written is open, anywhere in the cluster. */
@@ -32,14 +36,15 @@ export interface SourceNow {
 
 /** To be asked before the rows are read. Afterwards, a row that committed in between could be taken for one that never was. */
 export async function readSourceNow(source: Pool | ClientBase): Promise<SourceNow> {
-  const { rows } = await source.query<{ identity: string; xmin: string; xmax: string }>(
+  const { rows } = await source.query<{ identity: string; started_at: string; xmin: string; xmax: string }>(
     `select system.system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as identity,
+            pg_postmaster_start_time()::text as started_at,
             pg_snapshot_xmin(pg_current_snapshot())::text as xmin,
             pg_snapshot_xmax(pg_current_snapshot())::text as xmax
      from pg_control_system() as system`,
   );
-  const { identity, xmin, xmax } = rows[0]!;
-  return { identity, horizon: BigInt(xmin), next: BigInt(xmax) };
+  const { identity, started_at: startedAt, xmin, xmax } = rows[0]!;
+  return { identity, startedAt, horizon: BigInt(xmin), next: BigInt(xmax) };
 }
 
 /** The greatest `_id` of each log, or null for an empty one. */
@@ -75,7 +80,7 @@ export async function readPage(
       'belowXid' in end
         ? `_xid < ${parameter(end.belowXid)}::xid8`
         : `_id <= ${parameter(end.upToId)}::bigint`;
-    return `(select ${literal(target)} as target, _xid, _id
+    return `(select ${literal(target)} as target, _xid, _id, _nonce
              from ${logOf(target)}
              where _backfill is null
                and (_xid, _id) > (${parameter(after.xid)}::xid8, ${parameter(after.id)}::bigint)
@@ -83,14 +88,14 @@ export async function readPage(
              order by _xid, _id
              limit $1::bigint)`;
   });
-  const { rows } = await source.query<{ target: string; xid: string; id: string }>(
-    `select target, _xid::text as xid, _id::text as id
+  const { rows } = await source.query<{ target: string; xid: string; id: string; nonce: string }>(
+    `select target, _xid::text as xid, _id::text as id, _nonce::text as nonce
      from (${branches.join('\n union all ')}) as log
      order by log._xid, log._id
      limit $1::bigint`,
     values,
   );
-  return rows.map(({ target, xid, id }) => ({ target, xid: BigInt(xid), id: BigInt(id) }));
+  return rows.map(({ target, xid, id, nonce }) => ({ target, nonce, xid: BigInt(xid), id: BigInt(id) }));
 }
 
 /** Whole rows of one log as the server's own text (law 9: the session is pinned), by `_id`. */

@@ -25,7 +25,7 @@ export async function withoutEffectOf<R extends LogRow>(store: ClientBase, rows:
     const ids = new Set(
       await withoutEffect(
         store,
-        page.map(({ id }) => String(id)),
+        page.map(({ target, id, nonce }) => ({ target, id: String(id), nonce })),
       ),
     );
     if (ids.size > 0) missing.push(...page.filter(({ id }) => ids.has(String(id))));

@@ -16,6 +16,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Pool, PoolClient } from 'pg';
 import type { Log } from '../change/ports.ts';
 import { createErrorLog } from '../queue/error-log.ts';
+import { readSuspicion } from '../store/diverged.ts';
 import { answerWish, readWish, takeLead, writeRound } from './marks.ts';
 import { createSweeper } from './sweeper.ts';
 import type { RoundResult, SweeperOptions } from './sweeper.ts';
@@ -62,7 +63,9 @@ export function startSweep(options: SweepOptions): Sweep {
 
   const running = (async () => {
     while (!signal.aborted) {
-      await lead().catch((error: unknown) => errors.report(error));
+      await lead().catch((error: unknown) => {
+        if (!signal.aborted) errors.report(error);
+      });
       await pause(tuning.standbyMs);
     }
   })();
@@ -82,11 +85,13 @@ export interface Leader {
 
 /** What the process that holds the lead does. */
 export function createLeader(options: SweeperOptions, log: Log): Leader {
-  const { store, queue, tuning } = options;
+  const { store, queue, targets, tuning } = options;
   const sweeper = createSweeper(options);
   let isFirst = true;
   let dueAt = 0;
   let urgency: { epoch: string; askedAt: string | null } | undefined;
+  /** The suspicion that was acted upon last. */
+  let suspectedAt: string | null = null;
   /** What the present urgency has come to, over all of its rounds. */
   let sum = { compared: 0, enqueued: 0 };
 
@@ -104,9 +109,20 @@ export function createLeader(options: SweeperOptions, log: Log): Leader {
     urgency = { epoch, askedAt: wish.askedAt };
   }
 
+  /** A merge has met a number that was given out twice: the source lost rows, which of them is not known yet. */
+  async function lookForSuspicion(): Promise<void> {
+    const at = await readSuspicion(store, targets);
+    if (at === null || at === suspectedAt) return;
+    log.warn({}, 'the source gives out numbers of rows that are merged: see emend diverged list');
+    suspectedAt = at;
+    sweeper.startOver();
+    dueAt = 0;
+  }
+
   return {
     async tick() {
       await lookForUrgency();
+      await lookForSuspicion();
       if (!urgency && performance.now() < dueAt) return undefined;
       const isUrgent = urgency !== undefined;
       const round = await sweeper.round({ atOnce: isUrgent || isFirst, isUrgent });

@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from 'pg';
 import type { Queue } from '../queue/queue.ts';
+import { compareNumbers, hasSameTail } from './diverged.ts';
 import { enqueueRows } from './enqueue.ts';
 import { createHorizons } from './horizons.ts';
 import { readLastIds, readSourceNow } from './log-pages.ts';
@@ -42,13 +43,14 @@ export interface Sweeper {
   round(options: RoundOptions): Promise<RoundResult>;
   /** Takes nothing that was put on the queue for still being there. */
   forgetSent(): void;
-  /** Compares the logs from their beginning again. */
+  /** Compares the logs from their beginning again, first their numbers and then whether each row had its effect. */
   startOver(): void;
 }
 
 /** What one leader knows. It is built from the store's marks, so that another one can go on at any time. */
 interface Known {
   readonly source: string;
+  readonly startedAt: string;
   marks: readonly Mark[];
   readonly first: Walk;
   readonly main: MainWalk;
@@ -63,10 +65,17 @@ export function createSweeper(options: SweeperOptions): Sweeper {
   let missing: MissingRow[] = [];
   let ignoreMarks = false;
 
-  /** Marks of another source, or above the horizon of a source that went back to an older state, say nothing about this one. */
+  /**
+   * Marks of another source, or above the horizon of a source that went back to an older state, say nothing about this one;
+   * nor do any when the log lacks what was merged last. Such a source may have lost rows, and given their numbers out again:
+   * that is looked for before a mark says that a row had its effect.
+   */
   async function begin(now: SourceNow): Promise<Known> {
-    const stored = ignoreMarks ? [] : await readMarks(store, targets);
-    const valid = stored.filter((mark) => mark.source === now.identity && mark.belowXid <= now.horizon);
+    const stored = await readMarks(store, targets);
+    const isOther = stored.some((mark) => mark.source !== now.identity || mark.belowXid > now.horizon);
+    const isSuspect = ignoreMarks || isOther || !(await hasSameTail({ source, store, targets }));
+    if (isSuspect) await compareNumbers({ source, store, targets }, signal);
+    const valid = isSuspect ? [] : stored;
     const fresh = targets.filter((target) => !valid.some((mark) => mark.target === target));
     // after the horizon was read: what is below it is among these
     const lastIds = fresh.length === 0 ? new Map<string, bigint>() : await readLastIds(source, fresh);
@@ -83,7 +92,13 @@ export function createSweeper(options: SweeperOptions): Sweeper {
     ignoreMarks = false;
     missing = [];
     horizons = createHorizons();
-    return { source: now.identity, marks, first: createFirstWalk(marks), main: createMainWalk(marks) };
+    return {
+      source: now.identity,
+      startedAt: now.startedAt,
+      marks,
+      first: createFirstWalk(marks),
+      main: createMainWalk(marks),
+    };
   }
 
   /** Compares on, up to a number of pages, as long as there is room to remember what is missing. */
@@ -148,8 +163,9 @@ export function createSweeper(options: SweeperOptions): Sweeper {
     // in this order: an empty queue, then the effect of all that was in it; the horizon, then the rows below it
     const queueIsEmpty = !isUrgent && isEmpty(await queue.counts());
     const now = await readSourceNow(source);
+    const isSame = known?.source === now.identity && known.startedAt === now.startedAt;
     const wentBack = known?.marks.some((mark) => mark.belowXid > now.horizon) === true;
-    if (ignoreMarks || known?.source !== now.identity || wentBack) known = await begin(now);
+    if (ignoreMarks || !isSame || wentBack) known = await begin(now);
     const at = known!;
     horizons.add(now, performance.now());
     const before = missing.length;

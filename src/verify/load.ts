@@ -45,6 +45,7 @@ export async function load(
   }
   await loadBaseline(examined);
   await loadStored(examined);
+  await loadLost(examined);
   await client.query(backfillGapSql);
   await findNotUndone(source, examined);
   if (examined.keys === null) await client.query(notInLogSql, [target.name, examined.until]);
@@ -82,7 +83,8 @@ async function readPage(
 
 /**
  * Rows of the log that the ledger has, with K. Parameters: the time up to which, then the columns of the log. Only these are
- * cast: a row that was set aside may be one that no cast takes.
+ * cast: a row that was set aside may be one that no cast takes. A row that is on record as reused is another than the one that
+ * the ledger has under its number.
  */
 function claimSql(target: Target): string {
   const names = logColumnNames(target);
@@ -95,6 +97,7 @@ function claimSql(target: Target): string {
       ${target.version ? cast(target.version) : 'null'}, ${valueTexts(target, 'a._op', 'a._backfill', cast)}, l.told_at, u.told_at
     from unnest(${arrays}) as a (${identList(names)})
     join emend.ledger l on l._id = a._id::bigint and l.dismissed is null and l.told_at <= $1::timestamptz
+      and not exists (select from emend.diverged d where d._id = a._id::bigint and d._nonce = a._nonce::bigint and d.kind = 'reused')
     left join emend.undone u on u._id = l._id and u.target = l.target and u.told_at <= $1::timestamptz`;
 }
 
@@ -113,7 +116,8 @@ const gapSql = `
     left join emend.ledger l on l._id = a.id
     where case
       when l._id is null then not exists (select from emend.dead_letter d where d._id = a.id)
-      else l._nonce <> a.nonce or l.target <> $1
+      else (l._nonce <> a.nonce or l.target <> $1)
+        and not exists (select from emend.diverged d where d._id = a.id and d._nonce = a.nonce and d.resolution is not null)
     end`;
 
 /** Rows of a backfill wait until they are asked for; but where the store has something of them, the ledger has to have them. */
@@ -130,7 +134,11 @@ const notInLogSql = `
   select 'not_in_log', l._id
   from emend.ledger l
   where l.target = $1 and l.dismissed is null and l.told_at <= $2::timestamptz
-    and not exists (select from pg_temp.verify_claim c where c.id = l._id)`;
+    and not exists (select from pg_temp.verify_claim c where c.id = l._id)
+  union all
+  select 'not_in_log', d._id
+  from emend.diverged d
+  where d.target = $1 and d.kind = 'lost' and d.resolution is null`;
 
 /** Adopted rows are in no log. Columns that came later are not in the baseline. */
 async function loadBaseline({ client, target, until, keys }: Examined): Promise<void> {
@@ -152,6 +160,33 @@ async function loadBaseline({ client, target, until, keys }: Examined): Promise<
      left join emend.undone u on u._id = s._version and u.target = $1 and u.told_at <= $2::timestamptz`,
     [target.name, until],
   );
+}
+
+/**
+ * What the source lost, and the store has merged: it can only be taken for what the store has of it, which is all of its period
+ * (law 4). So the rest of its key is compared all the same, with what it holds there.
+ */
+async function loadLost({ client, target, until }: Examined): Promise<void> {
+  const key = target.key.map((_, index) => `s.k${index}`).join(', ');
+  const isStart = target.kind === 'timeline' && target.mode === 'until_next';
+  await client.query(
+    `insert into pg_temp.verify_claim
+     select distinct on (s.id) s.bucket, ${key}, s.key, s.id, s.op, min(s.f) over of_one, ${isStart ? 'null' : 'max(s.t) over of_one'},
+       ${target.version ? versionOf(target, target.version) : 'null'}, s.vals, l.told_at, u.told_at, true
+     from pg_temp.verify_stored s
+     join emend.diverged d on d._id = s.id and d.target = $1 and d.kind = 'lost'
+     join emend.ledger l on l._id = d._id and l._nonce = d._nonce and l.target = $1 and l.dismissed is null
+     left join emend.undone u on u._id = l._id and u.target = l.target and u.told_at <= $2::timestamptz
+     where l.told_at <= $2::timestamptz
+     window of_one as (partition by s.id)
+     order by s.id`,
+    [target.name, until],
+  );
+}
+
+/** The version column is among the values, of a retraction too. */
+function versionOf(target: Target, version: Column): string {
+  return `s.vals[${target.values.findIndex(({ name }) => name === version.name) + 1}]::${version.baseType}`;
 }
 
 /**

@@ -4,7 +4,7 @@ import type { Target } from '../change/target.ts';
 import { ident, identList } from '../db/identifier.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { logTable } from '../log/log-columns.ts';
-import { lockBuckets } from '../merge/lock-buckets.ts';
+import { takeKeys } from '../merge/take-keys.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { fromAxis } from '../store/period-form.ts';
 import { compare } from './compare.ts';
@@ -29,11 +29,8 @@ export async function repairKeys(source: Pool, store: Pool, target: Target, keys
       [target.name],
     );
     const columns = target.key.map(({ name }) => name);
-    await lockBuckets(client, target, Number(rows[0]!.number), {
-      target: target.name,
-      columns,
-      values: keys,
-    });
+    const number = Number(rows[0]!.number);
+    await takeKeys(client, [{ target, number, rows: { target: target.name, columns, values: keys } }]);
     // no merge of these keys is under way now, so nothing is too recent
     const examined: Examined = { client, target, until: 'infinity', keys };
     let claims = await prepare(source, examined);
@@ -101,6 +98,8 @@ async function spareOrphans(source: Pool, { client, target }: Examined): Promise
        select unnest($1::bigint[]) as id
        union
        select g.id from pg_temp.verify_gap g where g.kind in ('other_nonce', 'not_undone')
+       union
+       select c.id from pg_temp.verify_claim c where c.of_store
      )
      delete from pg_temp.verify_difference d
      where d.key in (

@@ -9,6 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClientBase, Pool } from 'pg';
 import type { Target } from '../change/target.ts';
+import { countOf } from '../observe/count-of.ts';
 import { withClient } from '../db/transaction.ts';
 import { tick } from '../store/clock.ts';
 import { compare, readDifferences } from './compare.ts';
@@ -39,6 +40,8 @@ export interface Verification {
   /** The first of them. */
   readonly differences: readonly Difference[];
   readonly gaps: readonly Gap[];
+  /** Log rows that are set aside: neither merged nor discarded, and no difference. Also with a key, of the whole target. */
+  readonly setAside: number;
   /** Rows that a repair put back or took out, before what is reported here was found, and the first differences it met. */
   readonly repaired: number;
   readonly repairedFrom: readonly Difference[];
@@ -83,7 +86,9 @@ function examine(options: VerifyOptions): Promise<{ verification: Verification; 
     const until = await readText(client, 'select settled as text from emend.clock');
     const examined = { client, target, until, keys };
     await openWorkspace(examined);
-    const corrections = await load(source, examined, (rows) => onProgress(`${rows} rows of the log read`));
+    const corrections = await load(source, examined, (rows) =>
+      onProgress(`${countOf(rows, 'row')} of the log read`),
+    );
     await compare(examined, corrections, (share) => onProgress(`${Math.round(share * 100)} % compared`));
     await waitForThoseOnTheWay(examined, graceMs);
     const verification = {
@@ -93,6 +98,7 @@ function examine(options: VerifyOptions): Promise<{ verification: Verification; 
       found: await count(client),
       differences: await readDifferences(examined, limit),
       gaps: await readGaps(client, limit),
+      setAside: await countSetAside(client, target.name),
       repaired: 0,
       repairedFrom: [],
     };
@@ -126,6 +132,14 @@ async function readGaps(client: ClientBase, limit: number): Promise<Gap[]> {
     [limit],
   );
   return rows;
+}
+
+async function countSetAside(client: ClientBase, target: string): Promise<number> {
+  const { rows } = await client.query<{ rows: string }>(
+    `select count(*) as rows from emend.dead_letter_open where target = $1`,
+    [target],
+  );
+  return Number(rows[0]!.rows);
 }
 
 async function differingKeys(client: ClientBase): Promise<string[][]> {

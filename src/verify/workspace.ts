@@ -27,7 +27,8 @@ export function axisType(target: Target): string {
 /**
  * Makes the temporary tables, or empties them:
  * - `verify_asked`: the keys, where not all are examined
- * - `verify_claim`: the corrections that the ledger has, as the log states them, with when each was told and taken back
+ * - `verify_claim`: the corrections that the ledger has, as the log states them (or, where the source lost them, as the store
+ *   has them), with when each was told and taken back
  * - `verify_stored`: what the store has: target, history, tombstones, shadows
  * - `verify_gap`: ids that log and ledger do not have alike
  * - `verify_difference`: where the fold of the one is not the other
@@ -41,7 +42,7 @@ export async function openWorkspace({ client, target, keys }: Examined): Promise
     `${prefix}_op text, ${prefix}_from ${axis}, ${prefix}_to ${axis}, ${prefix}_vals text[], ${prefix}_known_from timestamptz, ${prefix}_known_to timestamptz`;
   const tables: Record<string, string> = {
     verify_asked: target.key.map(({ name, baseType }) => `${ident(name)} ${baseType}`).join(', '),
-    verify_claim: `bucket integer, ${key}, key text[], id bigint, op text, f ${axis}, t ${axis}, ver ${target.version?.baseType ?? 'bigint'}, vals text[], told_at timestamptz, undone_at timestamptz`,
+    verify_claim: `bucket integer, ${key}, key text[], id bigint, op text, f ${axis}, t ${axis}, ver ${target.version?.baseType ?? 'bigint'}, vals text[], told_at timestamptz, undone_at timestamptz, of_store boolean`,
     verify_stored: `bucket integer, ${key}, key text[], place text, id bigint, op text, f ${axis}, t ${axis}, vals text[], known_from timestamptz, known_to timestamptz, in_table oid, at_row tid`,
     verify_gap: 'kind text, id bigint',
     verify_difference: `kind text, place text, key text[], id bigint, ${piece('log')}, ${piece('store')}, in_table oid, at_row tid`,

@@ -20,6 +20,8 @@ const tables = `
     id text not null, valid_from date not null, valid_to date not null,
     constraint at_most_a_year check (valid_to - valid_from <= 366)
   );
+  create table public.keyed (id text, valid_from date, valid_to date not null check (valid_to > valid_from), primary key (id, valid_from));
+  create table public.numbered (id text not null, first integer not null, last integer not null);
   create view public.a_view as select 1 as id;
 `;
 
@@ -54,12 +56,26 @@ function changed(url: string, change: (url: URL) => void): string {
   return parsed.href;
 }
 
-/** Runs migrate and expects one clear refusal. */
+/** Runs migrate and expects one clear refusal, with nothing made. */
 async function expectRefused(env: Record<string, string>, patterns: RegExp[], use: Cli = cli): Promise<void> {
+  await expectFailure(2, env, patterns, use);
+}
+
+/** The same where a server is away: nothing of what was given has to be wrong. */
+async function expectAway(env: Record<string, string>, patterns: RegExp[]): Promise<void> {
+  await expectFailure(1, env, patterns, cli);
+}
+
+async function expectFailure(
+  exitCode: 1 | 2,
+  env: Record<string, string>,
+  patterns: RegExp[],
+  use: Cli,
+): Promise<void> {
   const { code, stdout, stderr } = await use.run(['migrate'], env);
   expect(stderr).not.toMatch(/\bat .*\.ts:|unexpected/);
   for (const pattern of patterns) expect(stderr).toMatch(pattern);
-  expect([code, stdout]).toEqual([2, '']);
+  expect([code, stdout]).toEqual([exitCode, '']);
   for (const url of Object.values({ ...urls, ...env }).filter((text) => URL.canParse(text))) {
     const { password } = new URL(url);
     if (password !== '') expect(stderr).not.toContain(password);
@@ -67,19 +83,41 @@ async function expectRefused(env: Record<string, string>, patterns: RegExp[], us
   await expectUntouched();
 }
 
-describe('a connection that does not work is named by its setting and refused:', () => {
-  it.each(['SOURCE_URL', 'STORE_URL'])('%s with a wrong port', async (env) => {
-    const url = changed(urls[env]!, (each) => (each.port = '1'));
-    await expectRefused({ [env]: url }, [/127\.0\.0\.1:1/, /nothing listens/, new RegExp(env)]);
+describe('a server that is away is named by its setting, and the exit code is 1 whichever server it is:', () => {
+  it.each(['SOURCE_URL', 'STORE_URL', 'REPLICATION_URL'])('%s with a wrong port', async (env) => {
+    const url = changed(urls[env] ?? databases.sourceUrl, (each) => (each.port = '1'));
+    await expectAway({ [env]: url }, [/127\.0\.0\.1:1/, /nothing listens/, new RegExp(env)]);
   });
 
   it('an unknown host', async () => {
-    await expectRefused({ STORE_URL: 'postgres://a:hunter2@nowhere.invalid/x' }, [
+    await expectAway({ STORE_URL: 'postgres://a:hunter2@nowhere.invalid/x' }, [
       /store\.url/,
       /nowhere\.invalid/,
     ]);
   });
 
+  it('Redis that is not there', async () => {
+    await expectAway({ REDIS_URL: 'redis://127.0.0.1:1' }, [/queue\.redis/, /127\.0\.0\.1:1/]);
+  });
+
+  it('a server that has no connection left', async () => {
+    await query(
+      databases.storeUrl,
+      `create role emend_full_${process.pid} login password 'hunter2' connection limit 0`,
+    );
+    const url = changed(databases.storeUrl, (each) => {
+      each.username = `emend_full_${process.pid}`;
+      each.password = 'hunter2';
+    });
+    try {
+      await expectAway({ STORE_URL: url }, [/store\.url: .*no connection left/]);
+    } finally {
+      await query(databases.storeUrl, `drop role emend_full_${process.pid}`);
+    }
+  });
+});
+
+describe('a connection that is refused is named by its setting:', () => {
   it('a wrong password', async () => {
     const url = changed(databases.sourceUrl, (each) => (each.password = 'hunter2'));
     await expectRefused({ SOURCE_URL: url }, [
@@ -122,10 +160,6 @@ describe('a connection that does not work is named by its setting and refused:',
       /source\.url: is missing/,
       /store\.url: is missing/,
     ]);
-  });
-
-  it('Redis that is not there', async () => {
-    await expectRefused({ REDIS_URL: 'redis://127.0.0.1:1' }, [/queue\.redis/, /127\.0\.0\.1:1/]);
   });
 });
 
@@ -207,6 +241,31 @@ describe('a target that does not fit its table is refused:', () => {
       `a: facts('gone', { key: ['id'] })`,
       [/targets\.a: the store has no table public\.gone/],
     ],
+    [
+      'a table whose name Postgres made lower case',
+      `a: facts('public.Prices', { key: ['id'] })`,
+      [/no table public\.Prices/, /is it public\.prices\?/],
+    ],
+    [
+      'an open end that its column cannot hold',
+      `a: timeline('prices', { key: ['product_id'], ${period}, openEnd: 'banana' })`,
+      [/targets\.a\.openEnd: 'banana' is no fixed value of column "valid_to", which is date/, /9999-12-31/],
+    ],
+    [
+      'an open end that is another day tomorrow',
+      `a: timeline('prices', { key: ['product_id'], ${period}, openEnd: 'tomorrow' })`,
+      [/targets\.a\.openEnd: 'tomorrow' is no fixed value/],
+    ],
+    [
+      'an open end of another axis',
+      `a: timeline('numbered', { key: ['id'], period: ['first', 'last'], openEnd: 'infinity' })`,
+      [/targets\.a\.openEnd: 'infinity' .*which is integer/],
+    ],
+    [
+      'two targets that would share a function',
+      `c: timeline('prices', { key: ['product_id'], ${period} }), c_periods: facts('keyed', { key: ['id'] })`,
+      [/targets\.c_periods: .*targets\.c .*emend\.c_periods_as_of/],
+    ],
     ['a view', `a: facts('a_view', { key: ['id'] })`, [/is not a table/]],
     [
       'a column that does not exist',
@@ -247,6 +306,19 @@ describe('a target that does not fit its table is refused:', () => {
     ],
   ])('%s', async (_case, targets, patterns) => {
     await expectRefused({}, patterns, createCli(configOf(targets), urls));
+  });
+
+  it('a misspelt key column is one finding, and no index has to go for it', async () => {
+    const misspelt = createCli(configOf(`a: timeline('keyed', { key: ['ide'], ${period} })`), urls);
+    await expectRefused({}, [/targets\.a\.key: public\.keyed has no column "ide"/], misspelt);
+    const { stderr } = await misspelt.run(['migrate', '--json']);
+    expect((JSON.parse(stderr) as { error: { problems: unknown[] } }).error.problems).toHaveLength(1);
+  });
+
+  it('migrate --print refuses what migrate refuses', async () => {
+    const targets = `a: timeline('prices', { key: ['product_id'], ${period}, openEnd: 'banana' })`;
+    const { code, stdout } = await createCli(configOf(targets), urls).run(['migrate', '--print']);
+    expect([code, stdout]).toEqual([2, '']);
   });
 
   it('several problems of several targets, all at once', async () => {

@@ -92,6 +92,11 @@ describe('adopt, explain, undo and import on the command line', () => {
     expect(await query(databases.sourceUrl, `select request, _reason from corrections._request`)).toEqual([
       { request: 'undo', _reason: 'typo' },
     ]);
+    for (const reason of ['', '  ']) {
+      const silent = await cli.run(['undo', 'prices', '-1', '--reason', reason]);
+      expect([silent.code, silent.stderr]).toEqual([2, expect.stringMatching(/the reason .* is empty/)]);
+    }
+    expect(await query(databases.sourceUrl, `select request from corrections._request`)).toHaveLength(1);
     const never = await cli.run(['undo', 'prices', '999999', '--reason', 'typo']);
     expect([never.code, never.stderr]).toEqual([2, expect.stringMatching(/prices has no correction 999999/)]);
     running.process.kill('SIGTERM');
@@ -106,14 +111,18 @@ describe('adopt, explain, undo and import on the command line', () => {
     );
     const refused = await cli.run(['import', 'known', file, '--known-at', 'known_at']);
     expect(refused.code).toBe(2);
-    expect(refused.stderr).toMatch(/line 3: invalid input syntax for type numeric/);
+    expect(refused.stderr).toMatch(/line 3: column price: .* invalid input syntax for type numeric/);
     writeFileSync(
       file,
       'known_at,product,valid_from,price\n2024-01-01,A,2020-01-01,4.10\n2024-05-01,A,2022-01-01,4.20\n',
     );
-    const imported = { rows: 2, times: 2 };
-    expect(await cli.json<Imported>(['import', 'known', file, '--known-at', 'known_at'])).toEqual(imported);
-    expect(await cli.json<Imported>(['import', 'known', file, '--known-at', 'known_at'])).toEqual(imported);
+    const imported = { name: 'import-known-known.csv', rows: 2, times: 2 };
+    const command = ['import', 'known', file, '--known-at', 'known_at'];
+    expect(await cli.json<Imported>(command)).toEqual({ ...imported, taken: 2 });
+    expect(await cli.json<Imported>(command)).toEqual({ ...imported, taken: 0 });
+    expect((await cli.run(command)).stdout).toMatch(
+      /^nothing was taken: the same file .* as import-known-known\.csv \(2 corrections of known, known at 2 times\)/,
+    );
     expect(
       await query(databases.storeUrl, `select price::text from emend.known_at('2023-01-01', '2024-03-01')`),
     ).toEqual([{ price: '4.10' }]);

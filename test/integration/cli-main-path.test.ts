@@ -102,10 +102,12 @@ describe.each([
     const { code, stderr } = await cli.run(['wait', '--timeout', '0.2', '--json']);
     expect(code).toBe(1);
     expect(JSON.parse(stderr)).toMatchObject({
-      error: { code: 'timed_out', message: /1 rows are not merged/ },
+      error: { code: 'timed_out', message: /1 row is not merged yet/ },
     });
-    const status = await cli.json<Status>(['status']);
-    expect(status.problems.map(({ path }) => path)).toContain('slot');
+    const status = await cli.run(['status', '--json']);
+    expect([status.code, status.stderr]).toEqual([1, '']);
+    expect((JSON.parse(status.stdout) as Status).problems.map(({ path }) => path)).toContain('slot');
+    expect(await cli.run(['status'])).toMatchObject({ code: 1, stdout: /! slot: no reader is connected/ });
   });
 
   it('start merges what was and is written; wait and at read it; it stops within 10 s with exit code 0', async () => {
@@ -167,7 +169,7 @@ describe.each([
     await eventually(async () => {
       const status = await cli.json<Status>(['status']);
       expect(status).toMatchObject({
-        slot: { active: true },
+        slot: { state: 'reading' },
         queue: { kind: redis ? 'redis' : 'postgres', waiting: 0, active: 0 },
         targets: [
           { name: 'prices', merged: 2, setAside: 0 },
@@ -176,7 +178,7 @@ describe.each([
         problems: [],
       });
     });
-    expect((await cli.run(['status'])).stdout).toContain('All is well.');
+    expect(await cli.run(['status'])).toMatchObject({ code: 0, stdout: /All is well\./ });
 
     const askedAt = performance.now();
     started.process.kill('SIGTERM');

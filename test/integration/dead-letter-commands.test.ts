@@ -75,7 +75,10 @@ describe('what was set aside can be retried and discarded, and stays on record',
     const attempts = () => rows(`select attempts from emend.dead_letter order by _id`);
     const [before, ...others] = await attempts();
     const again = await cli.run(['dead', 'retry', await idOf(1)]);
-    expect([again.code, again.stdout]).toEqual([1, expect.stringMatching(/1 are set aside again/)]);
+    expect([again.code, again.stdout]).toEqual([
+      1,
+      expect.stringMatching(/^0 rows are merged, 1 is set aside again/),
+    ]);
     expect(await attempts()).toEqual([{ attempts: String(Number(before!['attempts']) + 1) }, ...others]);
     expect(
       await rows(`select set_aside_at < tried_at as later from emend.dead_letter order by _id limit 1`),
@@ -83,9 +86,24 @@ describe('what was set aside can be retried and discarded, and stays on record',
     expect(await setAside()).toBe(3);
   });
 
+  it('verify says that rows are set aside, which are no differences', async () => {
+    const verified = await cli.run(['verify']);
+    expect([verified.code, verified.stdout]).toEqual([
+      0,
+      expect.stringMatching(/as the log says.*\n.*3 log rows are set aside: emend dead list --target orders/),
+    ]);
+    expect(await cli.json(['verify', 'orders'])).toMatchObject([{ setAside: 3, found: {} }]);
+    const status = await cli.run(['status']);
+    expect([status.code, status.stdout]).toEqual([1, expect.stringMatching(/3 log rows are set aside/)]);
+  });
+
   it('discard keeps the row out for good, also when it is delivered again, and the ledger says who and why', async () => {
     const id = await idOf(2);
-    expect((await cli.run(['dead', 'discard', id])).stderr).toMatch(/--reason/);
+    for (const reason of [[], ['--reason', ''], ['--reason', ' \t']]) {
+      const refused = await cli.run(['dead', 'discard', id, ...reason]);
+      expect([refused.code, refused.stderr]).toEqual([2, expect.stringMatching(/--reason/)]);
+    }
+    expect(await setAside()).toBe(3);
     await cli.json(['dead', 'discard', id, '--reason', 'sent twice']);
     await rows(`alter table public.orders disable trigger refuse`);
     const merge = await createMerge({ pool: install.store, targets: install.targets, log: silentLog });

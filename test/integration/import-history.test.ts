@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { importHistory } from '../../src/backfill/import-history.ts';
 import { readRows } from '../../src/backfill/read-rows.ts';
@@ -53,7 +54,12 @@ describe('importing history that was known before', () => {
     });
 
   it('answers all 300 questions as they would have been answered then', async () => {
-    expect(await importFile(data('corrections.ndjson.gz'))).toEqual({ rows: 567, times: 15 });
+    expect(await importFile(data('corrections.ndjson.gz'))).toEqual({
+      name: 'cldr',
+      rows: 567,
+      times: 15,
+      taken: 567,
+    });
     await withClient(install.store, tick);
     const lines = createInterface({ input: createReadStream(data('asof.ndjson')) });
     let asked = 0;
@@ -78,7 +84,7 @@ describe('importing history that was known before', () => {
         `select (select count(*) from emend.ledger) as ledger, (select count(*) from emend.tender_told) as told`,
       );
     const before = await count();
-    await importFile(data('corrections.ndjson.gz'));
+    expect((await importFile(data('corrections.ndjson.gz'))).taken).toBe(0);
     expect((await count()).rows).toEqual(before.rows);
   });
 
@@ -92,7 +98,8 @@ describe('importing history that was known before', () => {
       },
     });
     await expect(killed).rejects.toThrow('killed');
-    await importFile(data('corrections.ndjson.gz'), { target, name: 'other' });
+    const { rows, taken } = await importFile(data('corrections.ndjson.gz'), { target, name: 'other' });
+    expect([rows, taken > 0 && taken < 567]).toEqual([567, true]);
     const periods = await install.store.query(
       `select (select count(*) from emend.other_periods) as other, (select count(*) from emend.tender_periods) as tender`,
     );
@@ -120,7 +127,7 @@ describe('importing history that was known before', () => {
       '{"known_at":"2023-01-01","region":"X","currency":"Y","valid_from":"2020-02-01","colour":"red"}',
       /line 2: tender has no column "colour"/,
     ],
-    ['what is no JSON', '{"known_at":', /line 2 or the one after it cannot be read/],
+    ['what is no JSON', '{"known_at":', /bad\.ndjson, line 2: it cannot be read/],
   ])('refuses %s, says the line, and takes nothing', async (_what, second, message) => {
     const file = join(folder, `bad.ndjson`);
     writeFileSync(
@@ -139,6 +146,90 @@ describe('importing history that was known before', () => {
       `select count(*) from corrections.tender where _backfill = 'bad'`,
     );
     expect(rows).toEqual([{ count: '0' }]);
+  });
+
+  const header = 'known_at,region,currency,valid_from,tz';
+  const row = '2022-01-01,X,Y,2020-01-01,';
+  it.each<[what: string, file: string, content: string | Buffer, message: RegExp, remedy: RegExp]>([
+    ['an empty file', 'a.ndjson', '', /a\.ndjson holds no correction/, /a JSON object/],
+    ['a file of blank lines', 'a.ndjson', '\n \n', /holds no correction/, /a JSON object/],
+    ['a header alone', 'a.csv', `${header}\n`, /holds no correction/, /names of the columns/],
+    ['an empty packed file', 'a.csv.gz', gzipSync(''), /holds no correction/, /names of the columns/],
+    ['a packed file by its name only', 'a.csv.gz', `${header}\n${row}`, /cannot be unpacked/, /gzip/],
+    [
+      'a packed file that is cut',
+      'a.csv.gz',
+      gzipSync(`${header}\n${row}`).subarray(0, 40),
+      /cannot be unpacked/,
+      /gzip/,
+    ],
+    ['a packed file without its ending', 'a.csv', gzipSync(header), /is not text in UTF-8/, /\.gz/],
+    [
+      'a binary file',
+      'a.ndjson',
+      Buffer.from([0, 1, 2, 255, 10, 0]),
+      /is not text in UTF-8/,
+      /NDJSON or CSV/,
+    ],
+    ['Latin-1', 'a.csv', Buffer.from(`${header}\n${row}Zürich\n`, 'latin1'), /is not text in UTF-8/, /UTF-8/],
+    [
+      'a text that is cut within a character',
+      'a.csv',
+      Buffer.from(`${header}\n${row}ü`).subarray(0, -1),
+      /is not text/,
+      /UTF-8/,
+    ],
+    [
+      'a row with too few fields',
+      'a.csv',
+      `${header}\n${row}\n2022-01-01,X,Y\n`,
+      /a\.csv, line 3: it has 3 fields, and the header names 5/,
+      /Mend/,
+    ],
+    ['a row with too many', 'a.csv', `${header}\n${row},\n`, /line 2: it has 6 fields/, /Mend/],
+    [
+      'a column that is named twice',
+      'a.csv',
+      `${header},tz\n${row},a\n`,
+      /line 1: the header names column "tz" twice/,
+      /Mend/,
+    ],
+    [
+      'a quote without an end',
+      'a.csv',
+      `${header}\n${row}"a\n`,
+      /a\.csv, line 2: it cannot be read: Quote/,
+      /Mend/,
+    ],
+  ])(
+    'refuses %s, says what was expected, and takes nothing',
+    async (_what, name, content, message, remedy) => {
+      const file = join(folder, name);
+      writeFileSync(file, content);
+      await install.store.query(`truncate emend.ledger, emend.merge`);
+      const refused: unknown = await importFile(file, { name: 'no-rows', knownAtColumn: 'known_at' }).catch(
+        (error: unknown) => error,
+      );
+      expect(refused).toMatchObject({
+        code: 'correction_invalid',
+        message: expect.stringMatching(message) as string,
+        remedy: expect.stringMatching(remedy) as string,
+      });
+      const { rows } = await install.source.query(`select from corrections._backfill where name = 'no-rows'`);
+      expect(rows).toEqual([]);
+    },
+  );
+
+  it('takes a CSV with a byte order mark and blank lines', async () => {
+    const file = join(folder, 'marked.csv');
+    writeFileSync(file, `\uFEFF${header}\n\n${row}Zürich\n\n`);
+    await install.store.query(`truncate emend.ledger, emend.merge`);
+    const imported = await importFile(file, { name: 'marked', knownAtColumn: 'known_at' });
+    expect(imported).toMatchObject({ rows: 1, taken: 1 });
+    const { rows } = await install.source.query(
+      `select tz from corrections.tender where _backfill = 'marked'`,
+    );
+    expect(rows).toEqual([{ tz: 'Zürich' }]);
   });
 
   it('refuses a target that has live corrections', async () => {

@@ -390,7 +390,7 @@ describe('retract() and withdraw()', () => {
 });
 
 test('rows of a backfill carry its name, and an unknown one is refused', async () => {
-  await db.source.query(`insert into corrections._backfill (name, target) values ('b1', 'things')`);
+  await db.source.query(`insert into corrections._backfill (name, targets) values ('b1', '{things}')`);
   await correct(client, byName.things, { id: 1 }, { backfill: 'b1' });
   expect(await written('things', '_backfill')).toEqual([{ _backfill: 'b1' }]);
   await expect(correct(client, byName.things, { id: 1 }, { backfill: 'b2' })).rejects.toThrow(

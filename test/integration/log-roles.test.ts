@@ -77,7 +77,7 @@ describe('roles of an install', () => {
   });
 
   test('a writer adds to an open backfill without rights on it, and not to a closed one', async () => {
-    await db.source.query(`insert into corrections._backfill (name, target) values ('b', 'orders')`);
+    await db.source.query(`insert into corrections._backfill (name, targets) values ('b', '{orders}')`);
     const insert = `insert into corrections.orders (id, amount, _backfill) values (3, 3, 'b')`;
     await as(writer, insert);
     await db.source.query(`update corrections._backfill set closed_at = now()`);

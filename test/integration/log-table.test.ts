@@ -248,7 +248,7 @@ describe.each([
   });
 
   test('a row that waits for a backfill to be sealed is refused, and never slips in behind the count', async () => {
-    await db.source.query(`insert into corrections._backfill (name, target) values ('b1', 'slots')`);
+    await db.source.query(`insert into corrections._backfill (name, targets) values ('b1', '{slots}')`);
     const insert = `insert into corrections.slots (id, lo, hi, _backfill) values (1, 1, 2, 'b1')`;
     await db.source.query(insert);
     for (const isolation of ['read committed', 'repeatable read']) {

@@ -5,11 +5,13 @@ import { Redis } from 'ioredis';
 import pg from 'pg';
 import { expect, inject, test } from 'vitest';
 import { startRedis } from '../../src/dev/redis.ts';
-import { checkQueue } from '../../src/queue/checks.ts';
+import { inspectQueue } from '../../src/queue/checks.ts';
 import { createDatabases } from '../support/databases.ts';
 import { openTestQueue } from '../support/queue.ts';
 
 const prefix = '{emend-checks}';
+
+const checkQueue = async (...of: Parameters<typeof inspectQueue>) => (await inspectQueue(...of)).problems;
 
 test('a good Redis and a good store have no problems', async () => {
   const { redisUrl, storeUrl } = await createDatabases('queue_checks');
@@ -21,7 +23,7 @@ test('a Redis that may evict jobs is refused', async () => {
   const { url } = await startOwnRedis({ policy: 'allkeys-lru' });
   await expect(openTestQueue({ redisUrl: url })).rejects.toMatchObject({
     code: 'queue_unsuitable',
-    remedy: expect.stringContaining('noeviction'),
+    problems: [{ path: 'queue.redis', remedy: expect.stringContaining('noeviction') }],
   });
 });
 
@@ -66,7 +68,7 @@ test('a Redis that is not there, or is none, is unavailable', async () => {
   ]) {
     const refusal = await openTestQueue({ redisUrl: url }).catch((error: unknown) => error);
     expect(refusal).toMatchObject({ code: 'queue_unavailable' });
-    expect(String(refusal)).not.toContain('secret');
+    expect(`${String(refusal)} ${JSON.stringify(refusal)}`).not.toContain('secret');
   }
 });
 

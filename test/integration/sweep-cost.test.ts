@@ -30,11 +30,11 @@ async function readsOf(database: Pool, table: string): Promise<Reads> {
 it('a round reads what is new, and not the million rows that are merged', async () => {
   const { source, store, ...install } = await createInstall('sweep cost', { ddl, targets });
   await source.query(
-    `insert into corrections.orders (id, amount) select i, i from generate_series(1, ${merged}) as i`,
+    `insert into corrections.orders (id, amount, _nonce) select i, i, i from generate_series(1, ${merged}) as i`,
   );
   await store.query(
     `insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at)
-     select i, 'orders', now(), 1, now() from generate_series(1, ${merged}) as i`,
+     select i, 'orders', now(), i, now() from generate_series(1, ${merged}) as i`,
   );
   for (const [database, table] of [
     [source, 'corrections.orders'],

@@ -259,7 +259,11 @@ describe('emend sweep', () => {
       code: 0,
       stdout: expect.stringMatching(/^3 rows compared, nothing was missing/),
     });
-    const status = await cli.json<{ sweep: object }>(['status']);
-    expect(status.sweep).toMatchObject({ missing: 0, lastEnqueued: 3 });
+    // exit code 1: no reader runs
+    const status = await cli.run(['status', '--json']);
+    expect((JSON.parse(status.stdout) as { sweep: object }).sweep).toMatchObject({
+      missing: 0,
+      lastEnqueued: 3,
+    });
   });
 });

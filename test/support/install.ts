@@ -24,6 +24,8 @@ export interface InstallOptions {
   readonly sameDatabase?: boolean;
   /** A Redis of its own, for tests that empty or kill it. */
   readonly redisUrl?: string;
+  /** A source in a server of its own, for tests that restart, restore or replace it. */
+  readonly sourceUrl?: string;
 }
 
 /** emend as a user has it: two databases, migrated, with everything that runs between them at hand. */
@@ -38,16 +40,17 @@ export interface Install {
 
 export async function createInstall(name: string, options: InstallOptions): Promise<Install> {
   const databases = await createDatabases(name, { sameDatabase: options.sameDatabase === true });
+  const sourceUrl = options.sourceUrl ?? databases.sourceUrl;
   const config = resolveConfig(
     {
-      source: { url: databases.sourceUrl },
+      source: { url: sourceUrl },
       store: { url: databases.storeUrl },
       queue: options.queue === 'postgres' ? {} : { redis: options.redisUrl ?? databases.redisUrl },
       targets: options.targets,
     },
     {},
   );
-  const source = createPool({ url: databases.sourceUrl, applicationName: 'emend test' });
+  const source = createPool({ url: sourceUrl, applicationName: 'emend test' });
   const store = createPool({
     url: databases.storeUrl,
     applicationName: 'emend test',

@@ -1,3 +1,4 @@
+import { pendingMigrations } from '../../src/db/migrations.ts';
 import { createPool } from '../../src/db/pool.ts';
 import type { Batch, LogRows } from '../../src/change/batch.ts';
 import type { Handle, Log } from '../../src/change/ports.ts';
@@ -9,7 +10,6 @@ import { createMerge, mergeSettings } from '../../src/merge/merge.ts';
 import { resolveTargets } from '../../src/store/resolve-targets.ts';
 import { planStore } from '../../src/store/store.ts';
 import type { Pool } from 'pg';
-import { readFileSync } from 'node:fs';
 
 export const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -34,8 +34,7 @@ export async function createStore(
   });
   await pool.query(ddl);
   await pool.query('create schema if not exists emend');
-  const fixed = readFileSync(new URL('../../drizzle/store/0000_store.sql', import.meta.url), 'utf8');
-  for (const statement of fixed.split('--> statement-breakpoint')) await pool.query(statement);
+  for (const { sql } of await withClient(pool, (client) => pendingMigrations(client, 'store'))) await pool.query(sql);
   const targets = await withClient(pool, async (client) => {
     const resolved = await resolveTargets(client, declarations.map(complete));
     for (const target of resolved) {

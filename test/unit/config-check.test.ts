@@ -90,6 +90,7 @@ describe('a configuration', () => {
   it.each([
     ['orders', 'public', 'orders'],
     ['sales.orders', 'sales', 'orders'],
+    ['Sales.Orders', 'Sales', 'Orders'],
     ['"Sales"."Or.ders"', 'Sales', 'Or.ders'],
     ['sales."a""b"', 'sales', 'a"b'],
   ])('reads the table name %s', (ref, schema, table) => {
@@ -103,6 +104,12 @@ describe('a configuration', () => {
       expect(problemsOf({ targets: { a: facts(ref, { key: ['id'] }) } })).toHaveLength(1);
     },
   );
+
+  it('says how a table name with a space is written', () => {
+    expect(problemsOf({ targets: { a: facts('public.My Table', { key: ['id'] }) } })).toEqual([
+      expect.stringContaining(`'public."My Table"'`),
+    ]);
+  });
 
   it('resolves Drizzle tables and both names of their columns', () => {
     const orders = pgSchema('sales').table('orders', {
@@ -169,6 +176,25 @@ describe('a configuration', () => {
     ];
     for (const pattern of expected) expect(problems).toContainEqual(expect.stringMatching(pattern));
     expect(problems).toHaveLength(expected.length);
+  });
+
+  it('refuses targets whose own objects would have one name, and takes those whose would not', () => {
+    const period = ['f', 't'] as const;
+    const problems = problemsOf({
+      targets: {
+        c_periods: facts('b', { key: ['id'] }),
+        c: timeline('a', { key: ['id'], period }),
+      },
+    });
+    expect(problems).toEqual([
+      expect.stringMatching(/^targets\.c: .*targets\.c_periods .*emend\.c_periods_as_of → .*another name/),
+    ]);
+    const alike = {
+      c: facts('a', { key: ['id'] }),
+      c_periods: timeline('b', { key: ['id'], period }),
+      c_history: timeline('d', { key: ['id'], period }),
+    };
+    expect(problemsOf({ targets: alike })).toEqual([]);
   });
 
   it.each([[undefined], [null], [[]], [{}], [{ targets: {} }], [{ targets: { a: null } }], ['x']])(

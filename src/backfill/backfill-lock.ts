@@ -1,0 +1,45 @@
+import type { Pool, PoolClient } from 'pg';
+import { withClient, withTransaction } from '../db/transaction.ts';
+import { EmendError } from '../errors.ts';
+import { lowerFence } from '../merge/fence.ts';
+
+/** Locks of backfills, as two integers: a class of their own, and the name's hash. */
+const lockClassOfBackfills = 0x656e0000;
+
+/** One worker at a time moves a backfill. The lock is a session's: it goes with the process that held it. */
+export async function withBackfillLock(store: Pool, name: string, body: () => Promise<void>): Promise<void> {
+  await withClient(store, async (client) => {
+    if (!(await tryLock(client, name))) {
+      throw new EmendError('backfill_busy', `another worker is moving backfill ${name}`, {
+        remedy: 'Nothing has to be done: it is tried again.',
+      });
+    }
+    try {
+      await body();
+    } finally {
+      await client.query(`select pg_advisory_unlock($1::int, hashtext($2))`, [lockClassOfBackfills, name]);
+    }
+  });
+}
+
+async function tryLock(client: PoolClient, name: string): Promise<boolean> {
+  const { rows } = await client.query<{ taken: string }>(
+    `select pg_try_advisory_lock($1::int, hashtext($2))::text as taken`,
+    [lockClassOfBackfills, name],
+  );
+  return rows[0]?.taken === 'true';
+}
+
+/** The fence of a process that died would keep merges of its keys waiting for ever; its lock is free. */
+export async function removeOrphanFences(store: Pool): Promise<void> {
+  const { rows } = await store.query<{ backfill: string }>(`select distinct backfill from emend.fence_of`);
+  for (const { backfill } of rows) {
+    await withTransaction(store, async (client) => {
+      const free = await client.query<{ taken: string }>(
+        `select pg_try_advisory_xact_lock($1::int, hashtext($2))::text as taken`,
+        [lockClassOfBackfills, backfill],
+      );
+      if (free.rows[0]?.taken === 'true') await lowerFence(client, backfill);
+    });
+  }
+}

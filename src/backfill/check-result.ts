@@ -1,0 +1,125 @@
+import type { ClientBase } from 'pg';
+import { ident, literal } from '../db/identifier.ts';
+import type { Target, TimelineTarget } from '../change/target.ts';
+import { EmendError } from '../errors.ts';
+import { sameKey, sameValue } from '../store/equality.ts';
+import { ownObject, targetTable } from '../store/names.ts';
+import { toAxis } from '../store/period-form.ts';
+import { atMost } from './findings.ts';
+import type { Finding } from './findings.ts';
+import type { Backfill } from './state.ts';
+
+/** A row that somebody worked out by hand: what the answer has to be. */
+export interface Sample {
+  readonly target: string;
+  readonly key: Readonly<Record<string, string>>;
+  /** Timelines only. */
+  readonly validAt?: string;
+  /** Null: no answer. */
+  readonly values: Readonly<Record<string, string | null>> | null;
+}
+
+/** The author's own checks, as `corrections._backfill.checks` holds them. */
+interface StatedChecks {
+  /** Name -> a query that must return no row. It reads the tables as they would be. */
+  readonly sql?: Readonly<Record<string, string>>;
+  readonly samples?: readonly Sample[];
+}
+
+/**
+ * Checks of what the tables have become, inside the transaction that made them so, and before it commits: of a trial, which
+ * is rolled back, and of the promote itself.
+ */
+export async function checkResult(
+  client: ClientBase,
+  backfill: Backfill,
+  targets: readonly Target[],
+): Promise<Finding[]> {
+  const { sql = {}, samples = [] } = backfill.checks as StatedChecks;
+  const findings: Finding[] = [];
+  for (const target of targets) {
+    if (target.kind === 'timeline') findings.push(await overlaps(client, backfill, target));
+    const wanted = samples.filter((sample) => sample.target === target.name);
+    if (wanted.length > 0) findings.push(await compareSamples(client, target, wanted));
+  }
+  for (const [name, query] of Object.entries(sql))
+    findings.push(await mustBeEmpty(client, backfill, name, query));
+  return findings;
+}
+
+/** Pieces of one key that overlap, among the keys of the backfill. */
+async function overlaps(client: ClientBase, { name }: Backfill, target: TimelineTarget): Promise<Finding> {
+  const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
+  const key = target.key.map((column) => `p.${ident(column.name)}`).join(', ');
+  const { rows } = await client.query<{ figure: string }>(
+    `select count(*) as figure
+     from (
+       select p.${f} < lag(${toAxis(target.period, `p.${t}`)}) over (partition by ${key} order by p.${f}) as is_second
+       from ${targetTable(target)} p
+       join (select distinct ${key} from ${targetTable(target)} p where p._backfill = $1) as k on ${sameKey(target.key, 'p', 'k')}
+     ) as ordered
+     where is_second`,
+    [name],
+  );
+  return atMost(target.name, 'overlaps', Number(rows[0]!.figure), 0);
+}
+
+/** The author's SQL may read and nothing else: it runs read-only, inside a savepoint. */
+async function mustBeEmpty(
+  client: ClientBase,
+  backfill: Backfill,
+  name: string,
+  query: string,
+): Promise<Finding> {
+  await client.query('savepoint author_check');
+  try {
+    await client.query('set local transaction_read_only = on');
+    const { rows } = await client.query<{ figure: string }>(
+      `select count(*)::text as figure from (${query}) as found`,
+    );
+    return atMost(backfill.targets[0]!, name, Number(rows[0]!.figure), 0);
+  } catch (error) {
+    throw new EmendError(
+      'correction_invalid',
+      `check ${name} of backfill ${backfill.name}: ${(error as Error).message}`,
+      {
+        remedy: 'Mend the check, abandon this backfill and make a new one: what was sealed is not changed.',
+        cause: error,
+      },
+    );
+  } finally {
+    await client.query('rollback to savepoint author_check');
+  }
+}
+
+async function compareSamples(
+  client: ClientBase,
+  target: Target,
+  samples: readonly Sample[],
+): Promise<Finding> {
+  const keyIs = target.key
+    .map(
+      ({ name, baseType, equals }) =>
+        `a.${ident(name)} ${equals} (e.sample -> 'key' ->> ${literal(name)})::${baseType}`,
+    )
+    .join(' and ');
+  const from =
+    target.kind === 'timeline'
+      ? `${ownObject(target, 'at')}((e.sample ->> 'validAt')::${target.period.from.type})`
+      : targetTable(target);
+  const differs = target.values.map((column) => {
+    const name = literal(column.name);
+    return `(e.sample -> 'values' ? ${name} and not ${sameValue(column, `a.${ident(column.name)}`, `(e.sample -> 'values' ->> ${name})::${column.baseType}`)})`;
+  });
+  const { rows } = await client.query<{ figure: string; first: string | null }>(
+    `select count(*)::text as figure, min(e.place)::text as first
+     from jsonb_array_elements($1::jsonb) with ordinality as e (sample, place)
+     left join lateral (select true as found, a.* from ${from} a where ${keyIs} limit 1) as a on true
+     where (a.found is null) <> (jsonb_typeof(e.sample -> 'values') = 'null')
+       or (a.found and (${differs.length > 0 ? differs.join(' or ') : 'false'}))`,
+    [JSON.stringify(samples)],
+  );
+  const { figure, first } = rows[0]!;
+  const details = first === null ? {} : { firstDiffering: samples[Number(first) - 1] };
+  return atMost(target.name, 'samples_differing', Number(figure), 0, details);
+}

@@ -1,0 +1,115 @@
+import type { ClientBase } from 'pg';
+import { statedColumns } from '../change/target.ts';
+import type { Target } from '../change/target.ts';
+import { ident, identList } from '../db/identifier.ts';
+import type { AppendColumn } from '../log/append-columns.ts';
+import { logTable } from '../log/log-columns.ts';
+import { explainBadRow } from './bad-row.ts';
+import type { BadRow } from './bad-row.ts';
+import { runHalving } from './halving.ts';
+import type { FileRow } from './read-rows.ts';
+import type { RowWriting } from './row-writing.ts';
+
+/**
+ * Writes rows, and returns their `_id`s in the order of the rows: the later row wins. Those that the log refuses are told to
+ * `onBad`, which throws to stop.
+ */
+export async function insertRows(
+  client: ClientBase,
+  writing: RowWriting,
+  rows: readonly FileRow[],
+  onBad: (row: FileRow, bad: BadRow) => void,
+): Promise<string[]> {
+  const known = rows.filter((row) => {
+    const bad = badField(writing, row);
+    if (bad) onBad(row, bad);
+    return !bad;
+  });
+  return runHalving(
+    client,
+    known,
+    (part) => insertAll(client, writing, part),
+    async (row, error) => onBad(row, await explainBadRow(client, writing, row, error)),
+  );
+}
+
+/**
+ * One parameter a column, each an array of texts that is cast once, without length: an assignment refuses what a cast would
+ * cut. A column that a row leaves out gets its default, whatever the rows beside it state.
+ */
+async function insertAll(
+  client: ClientBase,
+  { target, name, columns, openStart }: RowWriting,
+  rows: readonly FileRow[],
+): Promise<string[]> {
+  const start = openStart === true && target.kind === 'timeline' ? target.period.from.name : undefined;
+  const stated = columns.filter(
+    (column) => isStated(target, column) && rows.some(({ values }) => column.name in values),
+  );
+  const arrays: { alias: string; cast: string; values: readonly (string | boolean | null)[] }[] = [];
+  const expressions = stated.map((column, place) => {
+    const texts = rows.map(
+      ({ values }) => values[column.name] ?? (column.name === start ? '-infinity' : null),
+    );
+    arrays.push({ alias: `c${place}`, cast: 'text[]', values: texts });
+    const value = `r.c${place}::${column.type}`;
+    if (column.defaultSql === null || rows.every(({ values }) => column.name in values)) return value;
+    arrays.push({
+      alias: `d${place}`,
+      cast: 'boolean[]',
+      values: rows.map(({ values }) => !(column.name in values)),
+    });
+    return `case when r.d${place} then ${column.defaultSql} else ${value} end`;
+  });
+  arrays.push({ alias: 'op', cast: 'text[]', values: rows.map((row) => opOf(target, row)) });
+  arrays.push({
+    alias: 'reason',
+    cast: 'text[]',
+    values: rows.map(({ values }) => values['_reason'] ?? null),
+  });
+  const { rows: added } = await client.query<{ id: string }>(
+    `insert into ${logTable(target)} (${identList([...stated.map((column) => column.name), '_op', '_reason', '_backfill'])})
+     select ${[...expressions, `coalesce(r.op, 'upsert')`, 'r.reason', '$1'].join(', ')}
+     from unnest(${arrays.map(({ cast }, place) => `$${place + 2}::${cast}`).join(', ')})
+       with ordinality as r (${[...arrays.map(({ alias }) => alias), 'place'].join(', ')})
+     order by r.place
+     returning _id::text as id`,
+    [name, ...arrays.map(({ values }) => values)],
+  );
+  return added.map((row) => row.id);
+}
+
+function isStated(target: Target, { name }: AppendColumn): boolean {
+  return statedColumns(target).some((column) => column.name === name);
+}
+
+/** `_op`, or `op` where the target has no column of that name. */
+function opOf(target: Target, { values }: FileRow): string | null {
+  const isFree = !statedColumns(target).some(({ name }) => name === 'op');
+  return values['_op'] ?? (isFree ? (values['op'] ?? null) : null);
+}
+
+/** What is wrong with a row before it is sent. */
+function badField({ target, ignore }: RowWriting, { values }: FileRow): BadRow | undefined {
+  const known = new Set([
+    ...statedColumns(target).map(({ name }) => name),
+    'op',
+    '_op',
+    '_reason',
+    ...ignore,
+  ]);
+  for (const [column, text] of Object.entries(values)) {
+    if (!known.has(column)) {
+      return {
+        isShape: true,
+        column: null,
+        rule: `${target.name} has no column ${ident(column)} (to leave it out: --ignore ${column})`,
+      };
+    }
+    // half of a surrogate pair would be replaced on the way, without a word (law 9)
+    if (text !== null && /\p{Surrogate}/u.test(text)) {
+      return { column, rule: 'it has half of a surrogate pair, which Postgres cannot hold' };
+    }
+  }
+  return undefined;
+}

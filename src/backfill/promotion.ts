@@ -1,0 +1,86 @@
+import type { ClientBase, Pool, PoolClient } from 'pg';
+import type { Target } from '../change/target.ts';
+import { identList } from '../db/identifier.ts';
+import { withTransaction } from '../db/transaction.ts';
+import { stagedRows } from '../merge/arrived.ts';
+import { lowerFence, raiseFence } from '../merge/fence.ts';
+import { mergeSql } from '../merge/merge-sql.ts';
+import { announceK0, kExpression } from '../store/clock.ts';
+import { lockClass, objectsLock } from '../store/lock-class.ts';
+import { ownObject } from '../store/names.ts';
+
+/** A target with what its merges need to know of it. */
+export interface BackfillTarget {
+  readonly target: Target;
+  /** Its place in the order of locks. */
+  readonly number: number;
+  readonly revision: number;
+}
+
+/** What is done to all targets of a backfill at once, in one transaction and at one K. */
+export interface Promotion {
+  readonly store: Pool;
+  readonly backfill: string;
+  readonly targets: readonly BackfillTarget[];
+}
+
+/**
+ * Runs `body` in one transaction while nobody else can change the belief of the keys that the fence is around. Merges of other
+ * keys go on; readers see the state before until it commits. Settled times wait for it: K is taken here.
+ *
+ * @param keys `select` of the keys of a target, with its key columns; $1 is the backfill's name
+ * @throws EmendError `key_fenced` when another backfill is at work on one of the keys
+ */
+export async function withinFence<T>(
+  { store, backfill, targets }: Promotion,
+  keys: (target: Target) => string,
+  body: (client: PoolClient, k: string) => Promise<T>,
+): Promise<T> {
+  await raiseFence(
+    store,
+    backfill,
+    targets.map(({ target, number }) => ({ target, number, keys: keys(target) })),
+  );
+  try {
+    return await withTransaction(store, async (client) => {
+      // it may take minutes; nothing that it holds is waited for by more than its own keys
+      await client.query(`set local statement_timeout = 0`);
+      for (const { number } of targets)
+        await client.query(`select pg_advisory_xact_lock_shared($1::int, ${objectsLock})`, [
+          lockClass + number,
+        ]);
+      const result = await body(client, await takeK(client));
+      await lowerFence(client, backfill);
+      return result;
+    });
+  } catch (error) {
+    await withTransaction(store, (client) => lowerFence(client, backfill));
+    throw error;
+  }
+}
+
+/** One K for all targets: the backfill is told at once. */
+async function takeK(client: ClientBase): Promise<string> {
+  const { k0 } = await announceK0(client);
+  const { rows } = await client.query<{ k: string }>(`select (${kExpression('$1')})::text as k`, [k0]);
+  return rows[0]!.k;
+}
+
+/** The keys of staged rows. */
+export function stagedKeys(target: Target): string {
+  return `select distinct ${identList(target.key.map(({ name }) => name))} from ${ownObject(target, 'staged')} where _backfill = $1`;
+}
+
+/**
+ * Merges all staged rows, as live rows are merged, in one statement a target (laws 1 to 4), and takes them out of staging.
+ * Their ledger entries are written by the same statement (law 6).
+ */
+export async function mergeStaged(client: ClientBase, promotion: Promotion, k: string): Promise<void> {
+  for (const { target, revision } of promotion.targets) {
+    const form = { arrived: stagedRows(target, '$2'), k: '$1::timestamptz', revision };
+    await client.query(mergeSql(target, form), [k, promotion.backfill]);
+    await client.query(`delete from ${ownObject(target, 'staged')} where _backfill = $1`, [
+      promotion.backfill,
+    ]);
+  }
+}

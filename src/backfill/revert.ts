@@ -1,0 +1,52 @@
+import type { Target } from '../change/target.ts';
+import { identList } from '../db/identifier.ts';
+import { refoldSql } from '../merge/refold.ts';
+import { ownObject, targetTable } from '../store/names.ts';
+import { withinFence } from './promotion.ts';
+import type { Promotion } from './promotion.ts';
+import { recordDone } from './request.ts';
+import type { Request } from './request.ts';
+import { moveTo } from './state.ts';
+
+/**
+ * Takes a promoted backfill back: the answer becomes what it would be had it never been promoted; later corrections stay, and
+ * history shows all three beliefs (law 4). Each of its corrections counts as taken back, as by `emend undo`, at one K.
+ */
+export async function revert(promotion: Promotion, request: Request): Promise<void> {
+  const { backfill, targets } = promotion;
+  await withinFence(promotion, believedKeys, async (client, k) => {
+    await client.query(
+      `insert into emend.undone (_id, target, told_at, actor, reason)
+       select l._id, l.target, $2::timestamptz, coalesce($3, current_user), $4
+       from emend.ledger l
+       where l._backfill = $1 and l.dismissed is null
+       on conflict do nothing`,
+      [
+        backfill,
+        k,
+        request.actor,
+        `backfill ${backfill} was reverted: ${request.reason ?? 'no reason given'}`,
+      ],
+    );
+    for (const { target } of targets)
+      await client.query(refoldSql(target, believedKeys(target, '$2')), [k, backfill]);
+    await client.query(`update emend.backfill set reverted_at = $2::timestamptz where name = $1`, [
+      backfill,
+      k,
+    ]);
+    await moveTo(client, backfill, 'reverted', request);
+    await recordDone(client, request, 'reverted');
+  });
+}
+
+/** The keys that rows of the backfill are recorded of, wherever they have come to. */
+function believedKeys(target: Target, parameter = '$1'): string {
+  const key = identList(target.key.map(({ name }) => name));
+  const tables = [
+    targetTable(target),
+    ...(['history', 'shadow', 'tombstone'] as const).map((suffix) => ownObject(target, suffix)),
+  ];
+  return tables
+    .map((table) => `select ${key} from ${table} where _backfill = ${parameter}`)
+    .join('\n      union\n      ');
+}

@@ -1,0 +1,169 @@
+import type { ClientBase, Pool } from 'pg';
+import { EmendError } from '../errors.ts';
+import type { Request } from './request.ts';
+
+export type BackfillState = 'open' | 'sealed' | 'staged' | 'checked' | 'promoted' | 'reverted' | 'abandoned';
+
+/** Valid period and key filter of one target that the rows of a backfill must stay within. */
+export interface Boundary {
+  readonly from?: string | null;
+  readonly to?: string | null;
+  /** SQL over the key columns. */
+  readonly where?: string | null;
+}
+
+/** The promote that was asked for and is not done yet. */
+export interface Wish {
+  readonly request: string;
+  readonly actor: string | null;
+  readonly reason: string | null;
+  /** Failing checks that are accepted: name -> reason. */
+  readonly accept: Readonly<Record<string, string>>;
+  /** Not before this time, as text. */
+  readonly at: string | null;
+}
+
+/** A backfill as this store knows it. */
+export interface Backfill {
+  readonly name: string;
+  readonly targets: readonly string[];
+  readonly boundary: Readonly<Record<string, Boundary>>;
+  readonly checks: Readonly<Record<string, unknown>>;
+  readonly state: BackfillState;
+  readonly sealed: Readonly<Record<string, { readonly rows: number; readonly digest: string }>> | null;
+  readonly wish: Wish | null;
+  readonly problem: string | null;
+  /** The time of belief that its checks looked at. */
+  readonly checkedAt: string | null;
+  readonly toldAt: string | null;
+  readonly openedAt: string;
+}
+
+interface Stored {
+  name: string;
+  targets: string;
+  boundary: string;
+  checks: string;
+  state: BackfillState;
+  sealed: string | null;
+  wish: string | null;
+  problem: string | null;
+  checked_at: string | null;
+  told_at: string | null;
+  opened_at: string;
+}
+
+export async function readBackfill(store: Pool | ClientBase, name: string): Promise<Backfill | undefined> {
+  const { rows } = await store.query<Stored>(
+    `select name, to_jsonb(targets)::text as targets, boundary::text as boundary, checks::text as checks, state,
+       sealed::text as sealed, wish::text as wish, problem, checked_at::text as checked_at, told_at::text as told_at, opened_at::text as opened_at
+     from emend.backfill
+     where name = $1`,
+    [name],
+  );
+  const row = rows[0];
+  if (!row) return undefined;
+  return {
+    name: row.name,
+    targets: JSON.parse(row.targets) as string[],
+    boundary: JSON.parse(row.boundary) as Backfill['boundary'],
+    checks: JSON.parse(row.checks) as Backfill['checks'],
+    state: row.state,
+    sealed: row.sealed === null ? null : (JSON.parse(row.sealed) as Backfill['sealed']),
+    wish: row.wish === null ? null : (JSON.parse(row.wish) as Wish),
+    problem: row.problem,
+    checkedAt: row.checked_at,
+    toldAt: row.told_at,
+    openedAt: row.opened_at,
+  };
+}
+
+/**
+ * Takes over what the author stated, from the source: at the first request, and once more when it is sealed. Returns null for
+ * what is no backfill of workers: an import.
+ */
+export async function takeOver(source: Pool, store: Pool, name: string): Promise<Backfill | null> {
+  const { rows } = await source.query<Record<string, string | null>>(
+    `select kind, to_jsonb(targets)::text as targets, boundary::text as boundary, logic_version, reason, actor, origin::text as origin,
+       checks::text as checks, sealed::text as sealed, opened_at::text as opened_at
+     from corrections._backfill
+     where name = $1`,
+    [name],
+  );
+  const stated = rows[0];
+  if (!stated) {
+    throw new EmendError(
+      'invariant_broken',
+      `the source has a request for backfill ${name}, and no such backfill`,
+      {
+        remedy: 'Look who deleted it from corrections._backfill; its rows are in the logs.',
+      },
+    );
+  }
+  if (stated['kind'] !== 'backfill') return null;
+  await store.query(
+    `with taken as (
+       insert into emend.backfill (name, targets, boundary, logic_version, reason, origin, checks, sealed, opened_at)
+       select $1, array(select jsonb_array_elements_text($2::jsonb)), $3::jsonb, $4, $5, $6::jsonb, $7::jsonb, $8::jsonb, $9::timestamptz
+       on conflict (name) do update set sealed = excluded.sealed, checks = excluded.checks, boundary = excluded.boundary
+       returning (xmax = 0) as is_new
+     )
+     insert into emend.backfill_event (backfill, state, at, actor, reason)
+     select $1, 'open', $9::timestamptz, $10, $5 from taken where is_new`,
+    [
+      name,
+      stated['targets'],
+      stated['boundary'],
+      stated['logic_version'],
+      stated['reason'],
+      stated['origin'],
+      stated['checks'],
+      stated['sealed'],
+      stated['opened_at'],
+      stated['actor'],
+    ],
+  );
+  return (await readBackfill(store, name))!;
+}
+
+/** Who moves a backfill on: a request, or the worker by itself. */
+export type Mover = Pick<Request, 'id' | 'actor' | 'reason'> | undefined;
+
+/** One transition, with its record; in the transaction of what it is about. */
+export async function moveTo(
+  store: Pool | ClientBase,
+  name: string,
+  state: BackfillState,
+  by: Mover,
+): Promise<void> {
+  await store.query(
+    `with moved as (
+       update emend.backfill
+       set state = $2, problem = null, updated_at = clock_timestamp()
+       where name = $1
+       returning name
+     )
+     insert into emend.backfill_event (backfill, state, actor, reason, request)
+     select name, $2, coalesce($3, current_user), $4, $5::bigint from moved`,
+    [name, state, by?.actor ?? null, by?.reason ?? null, by?.id ?? null],
+  );
+}
+
+/** Says why it does not go on, or with null that it does. */
+export async function writeProblem(
+  store: Pool | ClientBase,
+  name: string,
+  problem: string | null,
+): Promise<void> {
+  await store.query(
+    `update emend.backfill set problem = $2, updated_at = clock_timestamp() where name = $1 and problem is distinct from $2`,
+    [name, problem],
+  );
+}
+
+export async function writeWish(store: Pool | ClientBase, name: string, wish: Wish | null): Promise<void> {
+  await store.query(
+    `update emend.backfill set wish = $2::jsonb, updated_at = clock_timestamp() where name = $1`,
+    [name, wish === null ? null : JSON.stringify(wish)],
+  );
+}

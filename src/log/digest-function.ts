@@ -1,0 +1,63 @@
+import type { ClientBase } from 'pg';
+import { rowDigest } from '../change/row-digest.ts';
+import { statedColumns } from '../change/target.ts';
+import type { Target } from '../change/target.ts';
+import { ident, literal, qualified } from '../db/identifier.ts';
+import { pinnedSettings } from '../db/session.ts';
+import type { Statement } from '../db/statement.ts';
+import { logTable } from './log-columns.ts';
+
+/**
+ * `corrections._digest_<target>(backfill)`: count and digest of the rows that a backfill has in the log, for seal. It names
+ * the columns, so each target has its own, made again when the columns change.
+ */
+export async function planDigestFunction(source: ClientBase, target: Target): Promise<Statement[]> {
+  const name = `_digest_${target.name}`;
+  const body = digestBody(target);
+  if ((await readBody(source, name)) === body) return [];
+  const signature = `${qualified('corrections', name)} (backfill text)`;
+  const settings = Object.entries(pinnedSettings)
+    .filter(([setting]) => setting !== 'client_encoding') // of the wire, not of the text
+    .map(([setting, value]) => `set ${ident(setting.toLowerCase())} = ${literal(value)}`);
+  return [
+    {
+      purpose: `count and digest of backfills of ${target.name}`,
+      sql: [
+        `create or replace function ${signature} returns table (rows bigint, digest numeric)`,
+        `language sql stable`,
+        ...settings,
+        `as ${literal(body)}`,
+      ].join('\n'),
+    },
+  ];
+}
+
+/**
+ * `concat` gives the text that everybody who reads a row gets; a cast to text may give another one (`t` and `true`, blanks at
+ * the end of a `char(3)`). The inner select stays a step of its own (`offset 0`), so that each text is made once.
+ */
+function digestBody(target: Target): string {
+  const columns = ['_id', '_op', ...statedColumns(target).map((column) => column.name)];
+  const texts = columns.map((column, place) => {
+    const value = `l.${ident(column)}`;
+    return `case when ${value} is distinct from null then concat(${value}) end as t${place}`;
+  });
+  const digest = rowDigest(columns.map((_column, place) => `r.t${place}`));
+  return `
+  select count(*), coalesce(sum(${digest}::numeric), 0)
+  from (
+    select ${texts.join(',\n      ')}
+    from ${logTable(target)} l
+    where l._backfill = $1
+    offset 0
+  ) as r
+`;
+}
+
+async function readBody(source: ClientBase, name: string): Promise<string | undefined> {
+  const { rows } = await source.query<{ body: string }>(
+    `select p.prosrc as body from pg_proc p where p.oid = to_regprocedure($1)`,
+    [`${qualified('corrections', name)}(text)`],
+  );
+  return rows[0]?.body;
+}

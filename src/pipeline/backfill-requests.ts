@@ -1,0 +1,192 @@
+/**
+ * Seals, promotes, reverts and abandons: asks for it in the source, and waits until the store has done it.
+ *
+ * Promise: what was asked stays asked, whatever becomes of the waiting; who waits is told what the store made of it.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Pool } from 'pg';
+import { slotName } from '../capture/names.ts';
+import type { BackfillState } from '../backfill/state.ts';
+import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { withTransaction } from '../db/transaction.ts';
+import { EmendError } from '../errors.ts';
+import { abandonBackfill, promoteBackfill, revertBackfill, sealBackfill } from '../log/backfill.ts';
+import type { Asking, Promotion } from '../log/backfill.ts';
+import { asRefusal } from '../log/backfill-refusal.ts';
+import type { Executor } from '../log/executor.ts';
+import { readStagedRows } from './backfill-report.ts';
+import { withServers } from './connections.ts';
+import { requireInstall } from './install.ts';
+
+export interface WaitOptions {
+  /** Default: ten minutes. */
+  readonly timeoutMs?: number | undefined;
+  readonly onProgress?: ((progress: string) => void) | undefined;
+}
+
+export interface CarriedOut {
+  readonly backfill: string;
+  /** As the store has it now. */
+  readonly state: BackfillState;
+  /** Why it does not go on: what was asked for is not done. */
+  readonly problem: string | null;
+  /** A promote that waits for its time. */
+  readonly waitsFor: string | null;
+}
+
+/** Waits until it is staged and checked. */
+export function seal(
+  config: ResolvedConfig,
+  name: string,
+  options: Asking & WaitOptions,
+): Promise<CarriedOut> {
+  return carryOut(config, name, options, (tx) => sealBackfill(tx, name, options), [
+    'checked',
+    'promoted',
+    'reverted',
+  ]);
+}
+
+export async function promote(
+  config: ResolvedConfig,
+  name: string,
+  options: Promotion & WaitOptions,
+): Promise<CarriedOut> {
+  return carryOut(config, name, options, (tx) => promoteBackfill(tx, name, options), ['promoted']);
+}
+
+export function revert(
+  config: ResolvedConfig,
+  name: string,
+  options: Required<Asking> & WaitOptions,
+): Promise<CarriedOut> {
+  return carryOut(config, name, options, (tx) => revertBackfill(tx, name, options), ['reverted']);
+}
+
+export function abandon(
+  config: ResolvedConfig,
+  name: string,
+  options: Required<Asking> & WaitOptions,
+): Promise<CarriedOut> {
+  return carryOut(config, name, options, (tx) => abandonBackfill(tx, name, options), ['abandoned']);
+}
+
+async function carryOut(
+  config: ResolvedConfig,
+  name: string,
+  { timeoutMs = tenMinutesMs, onProgress }: WaitOptions,
+  ask: (tx: Executor) => Promise<string>,
+  wanted: readonly BackfillState[],
+): Promise<CarriedOut> {
+  const deadline = performance.now() + timeoutMs;
+  return withServers(config, { role: 'backfill', max: 2 }, async ({ source, store }) => {
+    const install = await requireInstall(store);
+    const request = await withTransaction(source, ask).catch((error: unknown) => {
+      throw asRefusal(error);
+    });
+    for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 1.5, longestPauseMs)) {
+      const now = await look(store, name, request);
+      const end = endOf(now, wanted);
+      if (end) return { backfill: name, state: now.state, ...end };
+      const leftMs = deadline - performance.now();
+      const runs = await whoRuns(source, store, install);
+      if (leftMs <= 0) throw timedOut(name, now, runs);
+      onProgress?.(await describeProgress(store, name, now, runs));
+      await sleep(Math.min(pauseMs, leftMs));
+    }
+  });
+}
+
+const tenMinutesMs = 600_000;
+const firstPauseMs = 20;
+const longestPauseMs = 1_000;
+
+/** What the store has of the backfill and of the request. */
+interface Look {
+  readonly state: BackfillState;
+  readonly problem: string | null;
+  readonly sealedRows: number;
+  /** What the request led to; null: it has not been carried out. */
+  readonly outcome: string | null;
+  /** The promote of this request is still to be done; not before this time where one is given. */
+  readonly isWished: boolean;
+  readonly at: string | null;
+}
+
+async function look(store: Pool, name: string, request: string): Promise<Look> {
+  const { rows } = await store.query<{ look: string }>(
+    `select jsonb_build_object(
+       'state', coalesce(b.state, 'open'), 'problem', b.problem, 'outcome', r.outcome,
+       'sealedRows', (select coalesce(sum((s.value ->> 'rows')::bigint), 0) from jsonb_each(b.sealed) as s),
+       'isWished', coalesce(b.wish ->> 'request' = $2, false),
+       'at', case when (b.wish ->> 'at')::timestamptz > clock_timestamp() then b.wish ->> 'at' end
+     )::text as look
+     from (select $1::text as name) as wanted
+     left join emend.backfill b on b.name = wanted.name
+     left join emend.backfill_request r on r._id = $2::bigint`,
+    [name, request],
+  );
+  return JSON.parse(rows[0]!.look) as Look;
+}
+
+/** Whether there is nothing left to wait for. */
+function endOf(
+  { state, problem, outcome, isWished, at }: Look,
+  wanted: readonly BackfillState[],
+): Pick<CarriedOut, 'problem' | 'waitsFor'> | undefined {
+  const isReached = wanted.includes(state);
+  if (isReached) return { problem: state === 'checked' ? problem : null, waitsFor: null };
+  if (outcome === null) return undefined;
+  if (isWished && at !== null && state === 'checked') return { problem: null, waitsFor: at };
+  const isUnderWay = isWished || (wanted.includes('checked') && problem === null);
+  if (isUnderWay && (problem === null || state === 'checked')) return undefined;
+  return { problem: problem ?? outcome, waitsFor: null };
+}
+
+interface Running {
+  readonly reader: boolean;
+  readonly worker: boolean;
+}
+
+/** A worker raises the clock's horizon several times a second; a reader holds the slot. */
+async function whoRuns(source: Pool, store: Pool, install: string): Promise<Running> {
+  const [slot, clock] = await Promise.all([
+    source.query<{ active: string }>(
+      `select coalesce(bool_or(active), false)::text as active from pg_replication_slots where slot_name = $1`,
+      [slotName(install)],
+    ),
+    store.query<{ ticks: string }>(
+      `select (clock_timestamp() - horizon < interval '15 seconds')::text as ticks from emend.clock`,
+    ),
+  ]);
+  return { reader: slot.rows[0]?.active === 'true', worker: clock.rows[0]?.ticks === 'true' };
+}
+
+function describeRunning({ reader, worker }: Running): string | null {
+  if (!worker) return 'no worker seems to run (start one: emend worker, or emend start)';
+  return reader
+    ? null
+    : 'no reader is connected (start one: emend reader, or emend start); the sweep goes on without it, later';
+}
+
+async function describeProgress(
+  store: Pool,
+  name: string,
+  { state, sealedRows, problem }: Look,
+  runs: Running,
+): Promise<string> {
+  const hindrance = describeRunning(runs) ?? problem;
+  if (hindrance !== null) return `${state}; ${hindrance}`;
+  if (state !== 'sealed' || sealedRows === 0) return state;
+  const staged = [...(await readStagedRows(store, name)).values()].reduce((sum, rows) => sum + rows, 0);
+  return `${Math.min(staged, sealedRows)} of ${sealedRows} rows are staged`;
+}
+
+function timedOut(name: string, { state, problem }: Look, runs: Running): EmendError {
+  const hindrance = describeRunning(runs) ?? problem;
+  return new EmendError(
+    'timed_out',
+    `backfill ${name} is ${state} in the store; it was asked for, and is not done yet${hindrance === null ? '' : `: ${hindrance}`}`,
+    { remedy: `What was asked stays asked. See emend backfill show ${name}, and emend status.` },
+  );
+}

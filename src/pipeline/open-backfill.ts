@@ -1,0 +1,103 @@
+import type { ClientBase } from 'pg';
+import type { Target } from '../change/target.ts';
+import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { sqlState } from '../db/sqlstate.ts';
+import { withClient } from '../db/transaction.ts';
+import { EmendError } from '../errors.ts';
+import { openBackfill } from '../log/backfill.ts';
+import type { BackfillOpening, Boundary } from '../log/backfill.ts';
+import { asRefusal } from '../log/backfill-refusal.ts';
+import { logTable } from '../log/log-columns.ts';
+import { resolveTargets } from '../store/resolve-targets.ts';
+import { withServers } from './connections.ts';
+import { findTarget } from './find-target.ts';
+import { requireInstall } from './install.ts';
+
+export interface Opened {
+  readonly backfill: string;
+  /** False: it had been opened before, the same. */
+  readonly opened: boolean;
+}
+
+/**
+ * Opens a backfill, once its boundary is known to mean something.
+ *
+ * @throws EmendError `bad_arguments` for a boundary that cannot be read, `backfill_refused` for what the source refuses
+ */
+export async function openStatedBackfill(config: ResolvedConfig, opening: BackfillOpening): Promise<Opened> {
+  const declarations = opening.targets.map((name) => findTarget(config.targets, name));
+  return withServers(config, { role: 'backfill', max: 2 }, async ({ source, store }) => {
+    await requireInstall(store);
+    const targets = await withClient(store, (client) => resolveTargets(client, declarations));
+    return withClient(source, async (client) => {
+      for (const target of targets)
+        await checkBoundary(client, target, opening.boundary?.[target.name] ?? {});
+      const opened = await openBackfill(client, opening).catch((error: unknown) => {
+        throw asRefusal(error);
+      });
+      return { backfill: opening.name, opened };
+    });
+  });
+}
+
+async function checkBoundary(
+  client: ClientBase,
+  target: Target,
+  { from, to, where }: Boundary,
+): Promise<void> {
+  if (from !== undefined || to !== undefined) {
+    const time = target.kind === 'timeline' ? target.period.from : target.eventTime;
+    if (!time) {
+      throw new EmendError(
+        'bad_arguments',
+        `target ${target.name} has no event time, so from and to mean nothing`,
+        {
+          remedy: `Leave --from and --to out, or declare eventTime in targets.${target.name}.`,
+        },
+      );
+    }
+    const inOrder = await ask(
+      client,
+      target,
+      `select (coalesce($1::text::${time.baseType} < $2::text::${time.baseType}, true))::text as answer`,
+      [from ?? null, to ?? null],
+    );
+    if (inOrder !== 'true') {
+      throw new EmendError('bad_arguments', `the boundary of ${target.name} ends before it begins`, {
+        remedy: 'Give --from before --to; what is at --to is outside.',
+      });
+    }
+  }
+  if (where !== undefined) {
+    // one parameter keeps it one statement
+    await ask(
+      client,
+      target,
+      `select 'yes' as answer from ${logTable(target)} where $1::text is null and (${where}\n) limit 1`,
+      [''],
+    );
+  }
+}
+
+async function ask(
+  client: ClientBase,
+  target: Target,
+  sql: string,
+  values: (string | null)[],
+): Promise<string | undefined> {
+  try {
+    const { rows } = await client.query<{ answer: string }>(sql, values);
+    return rows[0]?.answer;
+  } catch (error) {
+    if (!/^(22|42)/.test(sqlState(error) ?? '')) throw error;
+    throw new EmendError(
+      'bad_arguments',
+      `the boundary of ${target.name} cannot be read: ${(error as Error).message}`,
+      {
+        remedy:
+          'Give --from and --to as values of the period column, and --where as SQL over the columns of the target.',
+        cause: error,
+      },
+    );
+  }
+}
