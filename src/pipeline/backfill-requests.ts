@@ -47,7 +47,7 @@ export function seal(
   ]);
 }
 
-export async function promote(
+export function promote(
   config: ResolvedConfig,
   name: string,
   options: Promotion & WaitOptions,
@@ -129,18 +129,20 @@ async function look(store: Pool, name: string, request: string): Promise<Look> {
   return JSON.parse(rows[0]!.look) as Look;
 }
 
-/** Whether there is nothing left to wait for. */
+/** Whether there is nothing left to wait for: it is done, or it was refused, or it does not go on by itself. */
 function endOf(
   { state, problem, outcome, isWished, at }: Look,
   wanted: readonly BackfillState[],
 ): Pick<CarriedOut, 'problem' | 'waitsFor'> | undefined {
-  const isReached = wanted.includes(state);
-  if (isReached) return { problem: state === 'checked' ? problem : null, waitsFor: null };
+  if (wanted.includes(state)) return { problem: state === 'checked' ? problem : null, waitsFor: null };
   if (outcome === null) return undefined;
-  if (isWished && at !== null && state === 'checked') return { problem: null, waitsFor: at };
-  const isUnderWay = isWished || (wanted.includes('checked') && problem === null);
-  if (isUnderWay && (problem === null || state === 'checked')) return undefined;
-  return { problem: problem ?? outcome, waitsFor: null };
+  const isOnItsWay = isWished || wanted.includes('checked');
+  if (isOnItsWay && (state === 'sealed' || state === 'staged'))
+    return problem === null ? undefined : { problem, waitsFor: null };
+  if (isWished) return at === null ? undefined : { problem: null, waitsFor: at };
+  if (outcome !== 'asked') return { problem: outcome, waitsFor: null };
+  // the wish is taken back just before it is said why
+  return problem === null ? undefined : { problem, waitsFor: null };
 }
 
 interface Running {

@@ -254,7 +254,7 @@ describe('a backfill', () => {
     await open(['prices']);
     await price('X', '2026-03-01', 'infinity', null);
     const today = new Date().toISOString().slice(0, 10);
-    for (const product of ['P', 'Q']) await price(product, today, 'infinity', 5);
+    for (const product of ['O', 'P', 'Q', 'U']) await price(product, today, 'infinity', 5);
     await price('P', today, '2099-01-01', 6);
     await price('N', '2026-01-01', '2026-02-01', 1);
     await price('N', '2026-01-15', '2026-02-01', 2);
