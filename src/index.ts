@@ -17,6 +17,7 @@ export { createEmend } from './pipeline/emend.ts';
 export type { Emend } from './pipeline/emend.ts';
 export type { ColumnCorrection } from './pipeline/correct-columns.ts';
 export type { ImportOptions } from './pipeline/import-file.ts';
+export type { LoadInput, LoadOptions } from './pipeline/load-backfill.ts';
 export { correct, retract, withdraw } from './log/append.ts';
 export type { AppendOptions } from './log/append.ts';
 export {

@@ -130,3 +130,16 @@ begin
   return null;
 end;
 $$;
+--> statement-breakpoint
+-- The SDK sends rows as arrays of texts. With array_nulls off a null in them is read as the text NULL (law 9).
+create function corrections._require_array_nulls() returns boolean
+language plpgsql stable set search_path = ''
+as $$
+begin
+  if not current_setting('array_nulls')::boolean then
+    raise exception 'array_nulls is off in this session: nulls would be written as the text NULL'
+      using errcode = '55000', hint = 'Run: set array_nulls = on. It is on unless a database, a role or a session turns it off.';
+  end if;
+  return true;
+end;
+$$;

@@ -84,7 +84,9 @@ create table emend.dead_letter (
   attempts integer not null default 1,
   set_aside_at timestamptz not null default clock_timestamp(),
   -- The last attempt; sqlstate and reason are of this one.
-  tried_at timestamptz not null default clock_timestamp()
+  tried_at timestamptz not null default clock_timestamp(),
+  -- A row of a backfill that was retried and staged: it waits for its promote, and is in no ledger until then.
+  staged_at timestamptz
 );
 --> statement-breakpoint
 comment on table emend.dead_letter is 'Log rows that were set aside, each with its reason; nothing is dropped in silence (law 8).';
@@ -92,9 +94,9 @@ comment on table emend.dead_letter is 'Log rows that were set aside, each with i
 create view emend.dead_letter_open as
 select d.*
 from emend.dead_letter d
-where not exists (select from emend.ledger l where l._id = d._id);
+where d.staged_at is null and not exists (select from emend.ledger l where l._id = d._id);
 --> statement-breakpoint
-comment on view emend.dead_letter_open is 'Log rows that are set aside now: neither merged since nor discarded.';
+comment on view emend.dead_letter_open is 'Log rows that are set aside now: neither merged, staged nor discarded since.';
 --> statement-breakpoint
 -- The guard of every merge: its statements list the columns of one contract. Under another one it would leave a column out of
 -- history in silence. EM001 tells the worker to read the targets again.

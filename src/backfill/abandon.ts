@@ -1,7 +1,8 @@
-import type { Pool } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
 import type { Target } from '../change/target.ts';
 import { withTransaction } from '../db/transaction.ts';
+import { holdFence } from '../merge/fence.ts';
 import { ownObject } from '../store/names.ts';
 import { recordDone } from './request.ts';
 import type { Request } from './request.ts';
@@ -13,28 +14,32 @@ const allIds = { first: '1', last: '9223372036854775807' };
 
 /**
  * Throws a backfill away unseen: nothing is left of it in the store but the record. Law 5: each of its log rows is dismissed in
- * the ledger, with who and why, so that nothing looks for them any more.
+ * the ledger, with who and why, so that nothing looks for them any more. In one transaction: a promote takes a dismissed row for
+ * one that is done, and would make the others visible without it (law 7).
  */
 export async function abandon(
   { source, store }: { readonly source: Pool; readonly store: Pool },
   backfill: string,
   targets: readonly Target[],
   request: Request,
+  outcome = 'abandoned',
 ): Promise<void> {
-  for (const target of targets)
-    for await (const rows of readBackfillRows(source, { backfill, target, ...allIds }))
-      await dismissRows(store, rows, request);
   await withTransaction(store, async (client) => {
-    for (const target of targets)
-      await client.query(`delete from ${ownObject(target, 'staged')} where _backfill = $1`, [backfill]);
-    await client.query(`delete from emend.backfill_change where backfill = $1`, [backfill]);
-    await client.query(`update emend.backfill set wish = null where name = $1`, [backfill]);
+    await holdFence(client, backfill);
+    // first: it waits for those that stage rows, and whoever comes to stage some waits for it
     await moveTo(client, backfill, 'abandoned', request);
-    await recordDone(client, request, 'abandoned');
+    await client.query(`update emend.backfill set wish = null where name = $1`, [backfill]);
+    for (const target of targets) {
+      await client.query(`delete from ${ownObject(target, 'staged')} where _backfill = $1`, [backfill]);
+      for await (const rows of readBackfillRows(source, { backfill, target, ...allIds }))
+        await dismissRows(client, rows, request);
+    }
+    await client.query(`delete from emend.backfill_change where backfill = $1`, [backfill]);
+    await recordDone(client, request, outcome);
   });
 }
 
-async function dismissRows(store: Pool, rows: LogRows, { actor, reason }: Request): Promise<void> {
+async function dismissRows(store: ClientBase, rows: LogRows, { actor, reason }: Request): Promise<void> {
   const column = (name: string) => rows.values[rows.columns.indexOf(name)];
   await store.query(
     `insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at, _backfill, _actor, _reason, dismissed, dismissed_by, dismissed_reason)

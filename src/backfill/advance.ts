@@ -4,7 +4,7 @@ import { check } from './check.ts';
 import { readHeld } from './completeness.ts';
 import { promote } from './promote.ts';
 import type { Promotion } from './promotion.ts';
-import { moveTo, readBackfill, writeProblem, writeWish } from './state.ts';
+import { moveTo, readBackfill, refuseWish, writeProblem } from './state.ts';
 import type { Backfill } from './state.ts';
 
 /**
@@ -51,8 +51,7 @@ async function promoteIfAsked(promotion: Promotion, backfill: Backfill): Promise
     const isRefused = (isEmendError(error) && error.disposition === 'refuse') || verdictOf(error) === 'halve';
     if (!isRefused) throw error;
     // asked, and answered with no: to be asked again by whoever has looked at it
-    await writeWish(store, name, null);
-    await writeProblem(store, name, (error as Error).message);
+    await refuseWish(store, name, (error as Error).message);
   }
 }
 

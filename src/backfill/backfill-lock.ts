@@ -1,12 +1,14 @@
 import type { Pool, PoolClient } from 'pg';
-import { withClient, withTransaction } from '../db/transaction.ts';
+import { withClient } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { lowerFence } from '../merge/fence.ts';
 
 /** Locks of backfills, as two integers: a class of their own, and the name's hash. */
 const lockClassOfBackfills = 0x656e0000;
 
-/** One worker at a time moves a backfill. The lock is a session's: it goes with the process that held it. */
+/**
+ * One worker at a time moves a backfill. The lock is a session's: it goes with the process that held it, or with its connection,
+ * and so spares work only. What may happen once stands in the transactions: `holdFence`, `moveTo`.
+ */
 export async function withBackfillLock(store: Pool, name: string, body: () => Promise<void>): Promise<void> {
   await withClient(store, async (client) => {
     if (!(await tryLock(client, name))) {
@@ -28,18 +30,4 @@ async function tryLock(client: PoolClient, name: string): Promise<boolean> {
     [lockClassOfBackfills, name],
   );
   return rows[0]?.taken === 'true';
-}
-
-/** The fence of a process that died would keep merges of its keys waiting for ever; its lock is free. */
-export async function removeOrphanFences(store: Pool): Promise<void> {
-  const { rows } = await store.query<{ backfill: string }>(`select distinct backfill from emend.fence_of`);
-  for (const { backfill } of rows) {
-    await withTransaction(store, async (client) => {
-      const free = await client.query<{ taken: string }>(
-        `select pg_try_advisory_xact_lock($1::int, hashtext($2))::text as taken`,
-        [lockClassOfBackfills, backfill],
-      );
-      if (free.rows[0]?.taken === 'true') await lowerFence(client, backfill);
-    });
-  }
 }

@@ -86,6 +86,14 @@ async function answer(
   request: Request,
 ): Promise<void> {
   const { source, store } = work;
+  const throwAway = (outcome?: string): Promise<void> =>
+    abandon(
+      { source, store },
+      name,
+      targets.map(({ target }) => target),
+      request,
+      outcome,
+    );
   // under the lock: the state may have moved since
   const { state } = (await readBackfill(store, name))!;
   const isEnded = state === 'promoted' || state === 'reverted' || state === 'abandoned';
@@ -105,16 +113,12 @@ async function answer(
       return recordDone(store, request, 'asked');
     case 'revert':
       if (state === 'promoted') return revert({ store, backfill: name, targets }, request);
-      await writeWish(store, name, null);
-      return recordDone(store, request, `nothing to revert: it is ${state}`);
+      if (isEnded) return recordDone(store, request, `nothing to revert: it is ${state}`);
+      // the promote was refused, or comes after this one; the source takes no further request, so it can never be promoted
+      return throwAway('nothing to revert: it was not promoted; it is abandoned');
     case 'abandon':
       if (isEnded) return recordDone(store, request, `nothing to abandon: it is ${state}`);
-      return abandon(
-        { source, store },
-        name,
-        targets.map(({ target }) => target),
-        request,
-      );
+      return throwAway();
     default:
       throw new EmendError('batch_invalid', `backfill ${name}: there is no request ${request.request}`, {
         remedy: 'Let reader and workers run the same version of emend.',

@@ -1,5 +1,6 @@
 import type { ClientBase } from 'pg';
 import { identList } from '../db/identifier.ts';
+import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
@@ -53,22 +54,31 @@ export async function promote(promotion: Promotion, backfill: Backfill, wish: Wi
       await moveTo(client, name, 'promoted', { id: wish.request, actor: wish.actor, reason: wish.reason });
     });
   } catch (error) {
-    if (findings.length > 0) await writeFindings(store, name, findings, wish.accept);
+    // all or none: what is written here is what the next promote is held against
+    if (findings.length > 0)
+      await withTransaction(store, (client) => writeFindings(client, name, findings, wish.accept));
     throw error;
   }
 }
 
-/** Whether anything was told of one of its keys since the checks. */
+/** Whether anything was told of one of its keys since the checks, or taken back. */
 async function movedSinceCheck(
   client: ClientBase,
   { name, checkedAt }: Backfill,
   targets: readonly BackfillTarget[],
 ): Promise<boolean> {
   for (const { target } of targets) {
-    const tables = [targetTable(target), ownObject(target, 'tombstone'), ownObject(target, 'shadow')];
-    const told = tables.map(
-      (table) =>
-        `exists (select from ${table} t where ${sameKey(target.key, 't', 'k')} and t._known_from >= $2::timestamptz)`,
+    const told = [
+      [targetTable(target), 't._known_from >= $2::timestamptz'],
+      [ownObject(target, 'shadow'), 't._known_from >= $2::timestamptz'],
+      [ownObject(target, 'history'), 't._known_to >= $2::timestamptz'],
+      [
+        ownObject(target, 'tombstone'),
+        `greatest(t._known_from, nullif(t._known_to, 'infinity')) >= $2::timestamptz`,
+      ],
+    ].map(
+      ([table, since]) =>
+        `exists (select from ${table} t where ${sameKey(target.key, 't', 'k')} and ${since})`,
     );
     const { rows } = await client.query<{ moved: string }>(
       `select exists (

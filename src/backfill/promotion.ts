@@ -3,7 +3,7 @@ import type { Target } from '../change/target.ts';
 import { identList } from '../db/identifier.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { stagedRows } from '../merge/arrived.ts';
-import { lowerFence, raiseFence } from '../merge/fence.ts';
+import { holdFence, lowerFence, raiseFence, removeOrphanFence } from '../merge/fence.ts';
 import { mergeSql } from '../merge/merge-sql.ts';
 import { announceK0, kExpression } from '../store/clock.ts';
 import { lockClass, objectsLock } from '../store/lock-class.ts';
@@ -29,20 +29,22 @@ export interface Promotion {
  * keys go on; readers see the state before until it commits. Settled times wait for it: K is taken here.
  *
  * @param keys `select` of the keys of a target, with its key columns; $1 is the backfill's name
- * @throws EmendError `key_fenced` when another backfill is at work on one of the keys
+ * @throws EmendError `key_fenced` when another backfill is at work on one of the keys, `backfill_busy` when another worker is at
+ *   work on this one
  */
 export async function withinFence<T>(
   { store, backfill, targets }: Promotion,
   keys: (target: Target) => string,
   body: (client: PoolClient, k: string) => Promise<T>,
 ): Promise<T> {
-  await raiseFence(
-    store,
-    backfill,
-    targets.map(({ target, number }) => ({ target, number, keys: keys(target) })),
-  );
   try {
     return await withTransaction(store, async (client) => {
+      await holdFence(client, backfill);
+      await raiseFence(
+        store,
+        backfill,
+        targets.map(({ target, number }) => ({ target, number, keys: keys(target) })),
+      );
       // it may take minutes; nothing that it holds is waited for by more than its own keys
       await client.query(`set local statement_timeout = 0`);
       for (const { number } of targets)
@@ -54,7 +56,8 @@ export async function withinFence<T>(
       return result;
     });
   } catch (error) {
-    await withTransaction(store, (client) => lowerFence(client, backfill));
+    // by its lock: where another worker is at work on it, it is that one's fence
+    await removeOrphanFence(store, backfill);
     throw error;
   }
 }

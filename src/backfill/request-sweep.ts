@@ -3,7 +3,7 @@ import type { Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
 import type { Log } from '../change/ports.ts';
 import { createErrorLog } from '../queue/error-log.ts';
-import { removeOrphanFences } from './backfill-lock.ts';
+import { removeOrphanFences } from '../merge/fence.ts';
 
 export interface RequestSweepOptions {
   readonly source: Pool;

@@ -129,24 +129,48 @@ export async function takeOver(source: Pool, store: Pool, name: string): Promise
 /** Who moves a backfill on: a request, or the worker by itself. */
 export type Mover = Pick<Request, 'id' | 'actor' | 'reason'> | undefined;
 
-/** One transition, with its record; in the transaction of what it is about. */
+/** What a state comes after. */
+const comesAfter: Readonly<Record<BackfillState, readonly BackfillState[]>> = {
+  open: [],
+  sealed: ['open'],
+  staged: ['sealed'],
+  checked: ['staged'],
+  promoted: ['checked'],
+  reverted: ['promoted'],
+  abandoned: ['open', 'sealed', 'staged', 'checked'],
+};
+
+/**
+ * One transition, with its record; in the transaction of what it is about.
+ *
+ * @throws EmendError `backfill_busy` when it is in no state that this one comes after: another worker has moved it
+ */
 export async function moveTo(
   store: Pool | ClientBase,
   name: string,
   state: BackfillState,
   by: Mover,
 ): Promise<void> {
-  await store.query(
+  const { rowCount } = await store.query(
     `with moved as (
        update emend.backfill
        set state = $2, problem = null, updated_at = clock_timestamp()
-       where name = $1
+       where name = $1 and state = any ($6::text[])
        returning name
      )
      insert into emend.backfill_event (backfill, state, actor, reason, request)
      select name, $2, coalesce($3, current_user), $4, $5::bigint from moved`,
-    [name, state, by?.actor ?? null, by?.reason ?? null, by?.id ?? null],
+    [name, state, by?.actor ?? null, by?.reason ?? null, by?.id ?? null, comesAfter[state]],
   );
+  if (rowCount === 0) {
+    throw new EmendError(
+      'backfill_busy',
+      `backfill ${name} cannot become ${state}: another worker moved it`,
+      {
+        remedy: 'Nothing has to be done: it is looked at again.',
+      },
+    );
+  }
 }
 
 /** Says why it does not go on, or with null that it does. */
@@ -161,9 +185,17 @@ export async function writeProblem(
   );
 }
 
-export async function writeWish(store: Pool | ClientBase, name: string, wish: Wish | null): Promise<void> {
+export async function writeWish(store: Pool | ClientBase, name: string, wish: Wish): Promise<void> {
   await store.query(
     `update emend.backfill set wish = $2::jsonb, updated_at = clock_timestamp() where name = $1`,
-    [name, wish === null ? null : JSON.stringify(wish)],
+    [name, JSON.stringify(wish)],
+  );
+}
+
+/** Takes the wish back, and says why. */
+export async function refuseWish(store: Pool | ClientBase, name: string, problem: string): Promise<void> {
+  await store.query(
+    `update emend.backfill set wish = null, problem = $2, updated_at = clock_timestamp() where name = $1`,
+    [name, problem],
   );
 }

@@ -1,6 +1,7 @@
 import type { Lsn } from '../change/lsn.ts';
 import type { Durable, Log, Publish } from '../change/ports.ts';
-import { EmendError, isEmendError } from '../errors.ts';
+import { isEmendError } from '../errors.ts';
+import type { EmendError } from '../errors.ts';
 import { createAssembler, violation } from './assembler.ts';
 import { createLane } from './lane.ts';
 import { createLsnBook } from './lsn-book.ts';

@@ -32,6 +32,8 @@ export async function deadRetry(ids: string[], options: ChoiceOptions & { all?: 
     const merged = countOf(retried.merged.length, 'row is', 'rows are');
     const setAside = countOf(retried.setAside.length, 'is', 'are');
     print(`${merged} merged, ${setAside} set aside again`);
+    if (retried.staged.length > 0)
+      print(`staged, for the promote of their backfills: ${retried.staged.join(', ')}`);
     for (const { _id, reason } of retried.setAside) print(`  ${_id}: ${reason}`);
   }
   if (retried.setAside.length > 0) process.exitCode = 1;

@@ -12,9 +12,9 @@ const meanings: Readonly<Record<Difference['kind'] | Gap['kind'], string>> = {
   empty: 'standing pieces that are empty',
   not_merged:
     'rows of the log that are neither merged nor set aside (they are sent again by the sweep; is a worker running?)',
-  not_in_log: 'rows that were merged, and are not in the log: is the source an older state of itself?',
+  not_in_log: 'rows that were merged, and are not in the log: see emend diverged list',
   not_undone: 'corrections that were asked to be taken back, and are not: run emend undo again',
-  other_nonce: 'rows whose number belongs to another row in the log: is the source an older state of itself?',
+  other_nonce: 'rows whose number belongs to another row in the log: see emend diverged list',
 };
 
 export function describeVerification(verification: Verification): string {

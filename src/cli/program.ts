@@ -9,6 +9,7 @@ import {
   seconds,
   transactionId,
 } from './arguments.ts';
+import { addBackfillCommands } from './backfill-program.ts';
 import * as commands from './commands.ts';
 import * as dead from './dead-commands.ts';
 import * as diverged from './diverged-commands.ts';
@@ -102,6 +103,10 @@ function createProgram(): Command {
     .option('--repair', 'make what differs what the log says, with the times of belief that it had')
     .option('--limit <rows>', 'differences to list at most', positiveInteger, 100)
     .action(verify);
+  addBackfillCommands(
+    program.command('backfill').description('rewrite history: checked, all at once, and revertible'),
+    common,
+  );
   deadCommands(program.command('dead').description('log rows that were set aside, each with its reason'));
   divergedCommands(
     program

@@ -1,16 +1,20 @@
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { createLogger } from '../observe/logger.ts';
-import type { Role } from '../pipeline/pipeline.ts';
+import type { PipelineOptions, Role } from '../pipeline/pipeline.ts';
 
 /** Runs the pipeline until a signal, or until it cannot go on. */
-export async function serve(config: ResolvedConfig, roles: readonly Role[]): Promise<void> {
+export async function serve(
+  config: ResolvedConfig,
+  roles: readonly Role[],
+  options: Pick<PipelineOptions, 'queueTuning'> = {},
+): Promise<void> {
   const log = createLogger({
     level: process.env['EMEND_LOG_LEVEL'],
     fields: { role: roles.join('+'), pid: process.pid },
   });
   const signalled = firstSignal();
   const { startPipeline } = await import('../pipeline/pipeline.ts');
-  const pipeline = await startPipeline({ config, roles, log });
+  const pipeline = await startPipeline({ config, roles, log, ...options });
   try {
     const signal = await Promise.race([signalled, pipeline.ended]);
     log.info({ signal }, 'stopping');

@@ -76,7 +76,7 @@ function insertStatement(name: string, columns: readonly StatedColumn[], stamp: 
       '::text, ',
       '::text\nfrom unnest(',
       ...arrays.slice(0, -1).map(({ cast }) => `${cast}, `),
-      `${arrays.at(-1)!.cast}) with ordinality as a (${aliases})\norder by a.place\nreturning _id::text as _id`,
+      `${arrays.at(-1)!.cast}) with ordinality as a (${aliases})\nwhere corrections._require_array_nulls()\norder by a.place\nreturning _id::text as _id`,
     ],
     values: [...stamps, ...arrays.map(({ value }) => value)],
   };

@@ -68,16 +68,27 @@ export function stagedRows(target: Target, parameter: string): string {
 }
 
 /**
- * Stages rows of a backfill as they arrive; its parameters are `arrivedParameters`. A row that is staged already stays.
+ * Stages rows of backfills as they arrive; its parameters are `arrivedParameters`. A row that is staged already stays.
  * Each keeps the digest of its texts, which the casts may write in another way.
+ *
+ * Only while their backfill waits for rows: a job that comes again late would leave rows behind one that is promoted or
+ * abandoned. `for share` waits for the transaction that abandons it, and keeps another one from beginning.
  */
 export function stageSql(target: Target): string {
   const names = identList(arrivingColumns(target).map(({ name }) => name));
   const texts = ['_id', '_op', ...statedColumns(target).map(({ name }) => name)];
   const digest = rowDigest(texts.map((name) => `a.${ident(name)}`));
+  const backfills = `$${arrivingColumns(target).findIndex(({ name }) => name === '_backfill') + 1}::text[]`;
   return `
+    with waiting as materialized (
+      select b.name
+      from emend.backfill b
+      where b.name = any (${backfills}) and b.state in ('open', 'sealed')
+      for share
+    )
     insert into ${ownObject(target, 'staged')} (${names}, _digest)
     ${arrivedRows(target, 1, [`${digest} as _digest`])}
+    where a._backfill in (select w.name from waiting w)
     on conflict (_id) do nothing`;
 }
 

@@ -4,8 +4,10 @@
  *
  * How: the fence is committed, then each of its buckets is locked and let go, one after the other. A merge that held the
  * bucket before is over then, and one that gets it later looks at the fences in a statement after its locks. So from then on
- * no key of the fence is merged by anybody else. Whoever raises a fence holds the session lock of the backfill; a fence whose
- * lock is free is one of a process that died.
+ * no key of the fence is merged by anybody else.
+ *
+ * The transaction that a fence stands for holds its lock. Not the session of the worker, which may be gone sooner: a server goes
+ * on with a statement, or with a commit, whose client died. A fence whose lock is free stands for nothing, and is taken away.
  */
 import type { ClientBase, Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
@@ -17,6 +19,29 @@ import { EmendError } from '../errors.ts';
 import { bucketMask, keyHash } from './lock-buckets.ts';
 import { lockClass } from '../store/lock-class.ts';
 
+/** Locks of fences, as two integers: a class of their own, and the backfill's name's hash. */
+const lockClassOfFences = 0x656e0001;
+
+/**
+ * Takes the lock of a fence for the rest of the transaction: what the backfill's rows come to is decided in it alone.
+ *
+ * @throws EmendError `backfill_busy` when another transaction has it
+ */
+export async function holdFence(client: ClientBase, backfill: string): Promise<void> {
+  if (await tryHold(client, backfill)) return;
+  throw new EmendError('backfill_busy', `backfill ${backfill}: a transaction that moves it has not ended`, {
+    remedy: 'Nothing has to be done: it is tried again.',
+  });
+}
+
+async function tryHold(client: ClientBase, backfill: string): Promise<boolean> {
+  const { rows } = await client.query<{ taken: string }>(
+    `select pg_try_advisory_xact_lock($1::int, hashtext($2))::text as taken`,
+    [lockClassOfFences, backfill],
+  );
+  return rows[0]?.taken === 'true';
+}
+
 export interface FencedTarget {
   readonly target: Target;
   readonly number: number;
@@ -24,7 +49,11 @@ export interface FencedTarget {
   readonly keys: string;
 }
 
-/** @throws EmendError `key_fenced` when another backfill has a fence around one of the keys */
+/**
+ * The fence's lock must be held (`holdFence`), by a transaction that has read nothing yet.
+ *
+ * @throws EmendError `key_fenced` when another backfill has a fence around one of the keys
+ */
 export async function raiseFence(
   store: Pool,
   backfill: string,
@@ -49,7 +78,7 @@ export async function raiseFence(
   for (const { target, number } of parts) await passBuckets(store, backfill, target, number);
 }
 
-/** A fence that this backfill left standing when its process died is its own. */
+/** A fence of this backfill that stands already is one of a process that died: its lock was free. */
 async function insertFence(
   client: ClientBase,
   backfill: string,
@@ -87,6 +116,18 @@ async function passBuckets(store: Pool, backfill: string, target: Target, number
 export async function lowerFence(client: ClientBase, backfill: string): Promise<void> {
   await client.query(`delete from emend.fence where backfill = $1`, [backfill]);
   await client.query(`delete from emend.fence_of where backfill = $1`, [backfill]);
+}
+
+/** The fence of a process that died would keep merges of its keys waiting for ever. */
+export async function removeOrphanFences(store: Pool): Promise<void> {
+  const { rows } = await store.query<{ backfill: string }>(`select distinct backfill from emend.fence_of`);
+  for (const { backfill } of rows) await removeOrphanFence(store, backfill);
+}
+
+export async function removeOrphanFence(store: Pool, backfill: string): Promise<void> {
+  await withTransaction(store, async (client) => {
+    if (await tryHold(client, backfill)) await lowerFence(client, backfill);
+  });
 }
 
 /** @throws EmendError `key_fenced` when a key of the rows has a fence around it */

@@ -118,12 +118,12 @@ async function look(store: Pool, name: string, request: string): Promise<Look> {
     `select jsonb_build_object(
        'state', coalesce(b.state, 'open'), 'problem', b.problem, 'outcome', r.outcome,
        'sealedRows', (select coalesce(sum((s.value ->> 'rows')::bigint), 0) from jsonb_each(b.sealed) as s),
-       'isWished', coalesce(b.wish ->> 'request' = $2, false),
+       'isWished', coalesce(b.wish ->> 'request' = $2::text, false),
        'at', case when (b.wish ->> 'at')::timestamptz > clock_timestamp() then b.wish ->> 'at' end
      )::text as look
      from (select $1::text as name) as wanted
      left join emend.backfill b on b.name = wanted.name
-     left join emend.backfill_request r on r._id = $2::bigint`,
+     left join emend.backfill_request r on r._id = $2::text::bigint`,
     [name, request],
   );
   return JSON.parse(rows[0]!.look) as Look;

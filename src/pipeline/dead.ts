@@ -1,10 +1,13 @@
 import type { ClientBase, Pool } from 'pg';
+import { stageRows } from '../backfill/stage.ts';
 import type { LogRows } from '../change/batch.ts';
 import type { Log } from '../change/ports.ts';
+import type { Target } from '../change/target.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { withClient, withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
 import { createMerge, mergeSettings } from '../merge/merge.ts';
+import { ownObject } from '../store/names.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import { openStore } from './connections.ts';
 import { findTarget } from './find-target.ts';
@@ -22,7 +25,7 @@ export interface DeadLetter {
   readonly attempts: number;
   readonly set_aside_at: string;
   readonly tried_at: string;
-  readonly state: 'open' | 'merged' | 'discarded';
+  readonly state: 'open' | 'merged' | 'staged' | 'discarded';
   readonly closed_at: string | null;
   readonly closed_by: string | null;
   readonly closed_reason: string | null;
@@ -42,11 +45,11 @@ export async function listDeadLetters(
   return withStore(config, async (store) => {
     const { rows } = await store.query<Record<keyof DeadLetter | 'log_row', string | null>>(
       `select d.target, d._id, d.log_row::text as log_row, d.sqlstate, d.reason, d.attempts, d.set_aside_at, d.tried_at,
-         case when l._id is null then 'open' else coalesce(l.dismissed, 'merged') end as state,
-         l.told_at as closed_at, l.dismissed_by as closed_by, l.dismissed_reason as closed_reason
+         case when l._id is not null then coalesce(l.dismissed, 'merged') when d.staged_at is not null then 'staged' else 'open' end as state,
+         coalesce(l.told_at, d.staged_at) as closed_at, l.dismissed_by as closed_by, l.dismissed_reason as closed_reason
        from emend.dead_letter d
        left join emend.ledger l on l._id = d._id
-       where ($1::text is null or d.target = $1) and ($2 or l._id is null)
+       where ($1::text is null or d.target = $1) and ($2 or (l._id is null and d.staged_at is null))
        order by d._id`,
       [target ?? null, closed === true],
     );
@@ -68,6 +71,8 @@ export interface Chosen {
 
 export interface Retried {
   readonly merged: readonly string[];
+  /** Rows of backfills: they wait for the promote. */
+  readonly staged: readonly string[];
   /** Set aside again, each with the reason of now. */
   readonly setAside: readonly { readonly _id: string; readonly reason: string }[];
 }
@@ -77,6 +82,7 @@ const rowsAtATime = 500;
 
 /**
  * Merges dead letters again, as the log rows that they are: with their old version, through the merge that everything takes.
+ * Those of a backfill are staged again instead: nobody sees them before it is promoted.
  *
  * @throws EmendError `correction_invalid`, and nothing is tried, when one of the ids is no open dead letter
  */
@@ -90,9 +96,10 @@ export async function retryDeadLetters(
     const targets = await withClient(store, (client) => resolveTargets(client, config.targets));
     const ids = await withClient(store, (client) => openIds(client, chosen, ofTarget));
     const handle = await createMerge({ pool: store, targets, log });
-    const tried: { _id: string; reason: string | null }[] = [];
+    const tried: Tried[] = [];
     for (let start = 0; start < ids.length; start += rowsAtATime) {
       const page = ids.slice(start, start + rowsAtATime);
+      await stageAgain(store, targets, page);
       const parts = await readParts(store, page);
       const batch = {
         id: `dead-${page[0]}`,
@@ -102,11 +109,12 @@ export async function retryDeadLetters(
         endLsn: 0n,
         committedAtMs: 0,
       };
-      await handle(batch, new AbortController().signal);
+      if (parts.length > 0) await handle(batch, new AbortController().signal);
       tried.push(...(await readReasons(store, page)));
     }
     return {
-      merged: tried.filter(({ reason }) => reason === null).map(({ _id }) => _id),
+      merged: tried.filter(({ reason, staged }) => reason === null && !staged).map(({ _id }) => _id),
+      staged: tried.filter(({ staged }) => staged).map(({ _id }) => _id),
       setAside: tried.flatMap(({ _id, reason }) => (reason === null ? [] : [{ _id, reason }])),
     };
   });
@@ -169,11 +177,31 @@ async function openIds(client: ClientBase, { ids, all }: Chosen, target: string 
   });
 }
 
+async function stageAgain(store: Pool, targets: readonly Target[], ids: readonly string[]): Promise<void> {
+  for (const rows of await readParts(store, ids, 'of backfills')) {
+    const target = targets.find(({ name }) => name === rows.target)!;
+    await stageRows(store, target, rows);
+    await store.query(
+      `update emend.dead_letter d set staged_at = clock_timestamp()
+       from ${ownObject(target, 'staged')} s
+       where d._id = any($1::bigint[]) and s._id = d._id`,
+      [ids],
+    );
+  }
+}
+
 /** Column-wise, as capture would hand them over; a row from before a column existed has null in it. */
-async function readParts(store: Pool, ids: readonly string[]): Promise<LogRows[]> {
+async function readParts(
+  store: Pool,
+  ids: readonly string[],
+  which: 'live' | 'of backfills' = 'live',
+): Promise<LogRows[]> {
   const { rows } = await store.query<{ target: string; log_row: string }>(
-    `select target, log_row::text as log_row from emend.dead_letter where _id = any($1::bigint[]) order by _id`,
-    [ids],
+    `select target, log_row::text as log_row
+     from emend.dead_letter
+     where _id = any($1::bigint[]) and (log_row ->> '_backfill' is null) = $2
+     order by _id`,
+    [ids, which === 'live'],
   );
   const byTarget = new Map<string, Record<string, string | null>[]>();
   for (const { target, log_row } of rows) {
@@ -186,19 +214,23 @@ async function readParts(store: Pool, ids: readonly string[]): Promise<LogRows[]
   });
 }
 
-async function readReasons(
-  store: Pool,
-  ids: readonly string[],
-): Promise<{ _id: string; reason: string | null }[]> {
-  const { rows } = await store.query<{ _id: string; reason: string | null }>(
-    `select d._id, o.reason
+interface Tried {
+  readonly _id: string;
+  /** Null: it is no dead letter any more. */
+  readonly reason: string | null;
+  readonly staged: boolean;
+}
+
+async function readReasons(store: Pool, ids: readonly string[]): Promise<Tried[]> {
+  const { rows } = await store.query<{ _id: string; reason: string | null; staged: string }>(
+    `select d._id, o.reason, (d.staged_at is not null)::text as staged
      from emend.dead_letter d
      left join emend.dead_letter_open o on o._id = d._id
      where d._id = any($1::bigint[])
      order by d._id`,
     [ids],
   );
-  return rows;
+  return rows.map((row) => ({ ...row, staged: row.staged === 'true' }));
 }
 
 async function withStore<T>(config: ResolvedConfig, body: (store: Pool) => Promise<T>): Promise<T> {

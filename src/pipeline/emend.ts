@@ -2,11 +2,14 @@ import type { Imported } from '../backfill/import-history.ts';
 import { resolveConfig } from '../config/config.ts';
 import type { EmendConfig, TargetConfig } from '../config/define-config.ts';
 import type { Executor } from '../log/executor.ts';
+import type { Loaded } from '../backfill/load.ts';
 import { createLogger } from '../observe/logger.ts';
 import { correctColumns } from './correct-columns.ts';
 import type { ColumnCorrection } from './correct-columns.ts';
 import { importFile } from './import-file.ts';
 import type { ImportOptions } from './import-file.ts';
+import { loadBackfill } from './load-backfill.ts';
+import type { LoadInput, LoadOptions } from './load-backfill.ts';
 import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';
 import { startPipeline } from './pipeline.ts';
@@ -26,6 +29,8 @@ export interface Emend {
   status(): Promise<Status>;
   /** Takes in history with the times at which it was known. */
   importHistory(target: string, file: string, options: ImportOptions): Promise<Imported>;
+  /** Adds rows to an open backfill: of a file, a select in the source, or a program. Run again, it goes on where it was. */
+  loadBackfill(input: LoadInput, options: LoadOptions): Promise<Loaded>;
   /** "Only the price, keep the rest": whole-row corrections made from what is believed now, in the application's transaction. */
   correctColumns(tx: Executor, target: TargetConfig, correction: ColumnCorrection): Promise<string[]>;
 }
@@ -40,6 +45,7 @@ export function createEmend(input: EmendConfig, env: NodeJS.ProcessEnv = process
     wait: (options = {}) => waitUntilMerged({ config, ...options }),
     status: () => readStatus(config),
     importHistory: (target, file, options) => importFile(config, target, file, options),
+    loadBackfill: (input, options) => loadBackfill(config, input, options),
     correctColumns: (tx, target, correction) => correctColumns(config, tx, target, correction),
   };
 }

@@ -59,7 +59,9 @@ async function checkBoundary(
     const inOrder = await ask(
       client,
       target,
-      `select (coalesce($1::text::${time.baseType} < $2::text::${time.baseType}, true))::text as answer`,
+      `select (coalesce(b.from_ < b.to_, true))::text as answer
+       from (select $1::text::${time.baseType} as from_, $2::text::${time.baseType} as to_ offset 0) as b
+       where b.from_ is distinct from null or b.to_ is distinct from null`,
       [from ?? null, to ?? null],
     );
     if (inOrder !== 'true') {

@@ -20,6 +20,7 @@ import type { LogRows } from '../change/batch.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { mergeSettings } from '../merge/merge.ts';
 import { openQueue } from '../queue/queue.ts';
+import type { Tuning } from '../queue/tuning.ts';
 import { startClock } from '../store/clock.ts';
 import { askForSweep } from '../sweep/marks.ts';
 import { startSweep } from '../sweep/sweep.ts';
@@ -37,6 +38,8 @@ export interface PipelineOptions {
   readonly config: ResolvedConfig;
   readonly roles: readonly Role[];
   readonly log: Logger;
+  /** Times of the queue; tests shorten them. */
+  readonly queueTuning?: Partial<Tuning>;
 }
 
 export interface Pipeline {
@@ -77,7 +80,7 @@ const statementTimeoutMs = 25_000;
  * from the source, then what is at work, then the connections.
  */
 async function startStages(
-  { config, roles, log }: PipelineOptions,
+  { config, roles, log, queueTuning = {} }: PipelineOptions,
   shutdown: Shutdown,
 ): Promise<() => Promise<never>> {
   const role = roles.join('+');
@@ -89,7 +92,8 @@ async function startStages(
   // before the queue, so that it ends after the jobs that use it
   const backfillServers = roles.includes('worker') ? await openBackfillServers(config, shutdown) : undefined;
 
-  const queue = await openQueue(queueHome(config), { prefix: queuePrefix(config, install), role, log });
+  const prefix = queuePrefix(config, install);
+  const queue = await openQueue(queueHome(config), { prefix, role, log, tuning: queueTuning });
   shutdown.push({ name: 'queue', limitMs: 5_000, end: () => queue.close({ deadlineMs: 4_500 }) });
 
   if (backfillServers) {

@@ -1,5 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
+import { discardDeadLetters, retryDeadLetters } from '../../src/pipeline/dead.ts';
 import { eventually, holds } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
@@ -267,7 +268,41 @@ describe('a backfill', () => {
     ]);
   });
 
-  it('a row that the store cannot take is set aside alone and blocks it, by name', async () => {
+  it('with a row that is set aside waits for it: retried it is staged, and discarded it counts as dismissed', async () => {
+    await store(`alter table emend.prices_staged alter column price type smallint`);
+    await open(['prices']);
+    for (const [product, amount] of [
+      ['G', 5],
+      ['H', 50000],
+      ['I', 60000],
+    ] as const)
+      // prettier-ignore
+      await price(product, '2026-03-01', '2026-04-01', amount);
+    await seal();
+    await eventually(async () => {
+      const [row] = await store(`select problem from emend.backfill where name = $1`, [name]);
+      expect(row).toMatchObject({ problem: expect.stringContaining('2 rows of prices are set aside') });
+    });
+    const letters = await store(
+      `select _id from emend.dead_letter_open where log_row ->> '_backfill' = $1 order by 1`,
+      [name],
+    );
+    const [first, second] = letters.map((letter) => String(letter._id)) as [string, string];
+    await store(`alter table emend.prices_staged alter column price type numeric`);
+    expect(await retryDeadLetters(install.config, { ids: [first] })).toEqual({
+      merged: [],
+      staged: [first],
+      setAside: [],
+    });
+    expect(await held('H')).toEqual([]);
+    await discardDeadLetters(install.config, [second], 'not ours');
+    await reaches('checked');
+    await promote();
+    await reaches('promoted');
+    expect([await held('G'), await held('H'), await held('I')].map((rows) => rows.length)).toEqual([1, 1, 0]);
+  });
+
+  it('a row that the table refuses is told by the check, and keeps all of it out', async () => {
     await store(`alter table public.prices add constraint cheap check (price < 1000) not valid`);
     await open(['prices']);
     await price('E', '2026-03-01', '2026-04-01', 5);

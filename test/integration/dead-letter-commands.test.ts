@@ -125,7 +125,7 @@ describe('what was set aside can be retried and discarded, and stays on record',
     await rows(`alter table public.orders disable trigger refuse`);
     const retried = await cli.json<Retried>(['dead', 'retry', '--all']);
     await rows(`alter table public.orders enable trigger refuse`);
-    expect(retried).toEqual({ merged: [await idOf(1), await idOf(3)], setAside: [] });
+    expect(retried).toEqual({ merged: [await idOf(1), await idOf(3)], staged: [], setAside: [] });
     expect(await rows(`select id, amount from public.orders order by id`)).toEqual([
       { id: '1', amount: '100' },
       { id: '3', amount: '-3' },

@@ -330,6 +330,14 @@ describe('correct()', () => {
     expect(await written('things', 'id')).toEqual([]);
   });
 
+  test('a session that would turn nulls into the text NULL is refused', async () => {
+    const row = { productId: 'N', price: '1', validFrom: '2026-01-01', note: null };
+    await client.query('begin; set local array_nulls = off');
+    await expect(correct(client, prices, row)).rejects.toThrow('nulls would be written as the text NULL');
+    await client.query('rollback');
+    expect(await written('prices', 'note')).toEqual([]);
+  });
+
   test('what only Postgres knows is its own error', async () => {
     await expect(
       correct(client, byName.prices, {

@@ -104,6 +104,25 @@ describe('roles of an install', () => {
     await expect(as(writer, sql)).rejects.toMatchObject({ code: '42501' });
   });
 
+  test('a writer opens, fills, seals and promotes a backfill, and is on record for it; a reader may not', async () => {
+    const open = `select corrections.open_backfill('mine', '{orders}', 'why', 'v1')`;
+    await expect(as(reader, open)).rejects.toMatchObject({ code: '42501' });
+    await as(writer, open);
+    await as(writer, `insert into corrections.orders (id, amount, _backfill) values (4, 4, 'mine')`);
+    await as(writer, `select corrections.chunk_backfill('mine', 'orders')`);
+    await as(writer, `select corrections.seal_backfill('mine')`);
+    await as(writer, `select corrections.promote_backfill('mine')`);
+    await as(writer, `select corrections.revert_backfill('mine', 'wrong')`);
+    const { rows } = await db.source.query(
+      `select distinct _actor from corrections._request where backfill = 'mine'
+       union all select actor from corrections._backfill where name = 'mine'`,
+    );
+    expect(rows).toEqual([{ _actor: writer }, { _actor: writer }]);
+    await expect(as(writer, `select corrections._ask('mine', 'promote', null)`)).rejects.toMatchObject({
+      code: '42501',
+    });
+  });
+
   test('a reader reads logs and control tables, and writes nothing', async () => {
     for (const table of ['orders', '_backfill', '_request', '_backfill_state', '_install', '_migration']) {
       await as(reader, `select count(*) from corrections.${table}`);

@@ -140,9 +140,13 @@ describe('it does not do again what is done, or being done', () => {
   it('a row that was set aside is not enqueued again, and does not hold the mark', async () => {
     const sweep = await createSweep(install);
     const [id] = await write(1);
-    await install.store.query(
-      `insert into emend.dead_letter (_id, target, log_row, sqlstate, reason) values ($1::bigint, 'orders', '{}', '22003', 'of a test')`,
+    const { rows } = await install.source.query<{ row: string }>(
+      `select to_jsonb(o) as row from corrections.orders o where _id = $1`,
       [id],
+    );
+    await install.store.query(
+      `insert into emend.dead_letter (_id, target, log_row, sqlstate, reason) values ($1::bigint, 'orders', $2, '22003', 'of a test')`,
+      [id, rows[0]!.row],
     );
     const after = await write(1);
     await sweepUntil(sweep, after);

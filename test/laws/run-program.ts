@@ -149,13 +149,14 @@ export async function runProgram(
 }
 
 /** Law 4: whatever a correction stated is somewhere in the store, instant by instant. */
-async function expectCovered(
-  read: ReturnType<typeof createReader>,
+export async function expectCovered(
+  read: Pick<ReturnType<typeof createReader>, 'allParts'>,
   corrections: readonly Correction[],
 ): Promise<void> {
-  const parts = await read.allParts();
+  const partsOf = new Map<number, Piece[]>();
+  for (const part of await read.allParts()) partsOf.set(part.id, [...(partsOf.get(part.id) ?? []), part]);
   for (const correction of corrections) {
-    const mine = parts.filter((part) => part.id === correction.id);
+    const mine = partsOf.get(correction.id) ?? [];
     for (let instant = correction.from; instant < correction.to; instant++) {
       const covered = mine.some((part) => part.from <= instant && instant < part.to);
       if (!covered) expect.fail(`instant ${instant} of correction ${correction.id} is nowhere in the store`);
@@ -163,7 +164,8 @@ async function expectCovered(
   }
 }
 
-function createReader({ pool, targets }: StoreUnderTest, axis: Axis) {
+/** What the store has of the first of these targets, in the words of the model. */
+export function createReader({ pool, targets }: Pick<StoreUnderTest, 'pool' | 'targets'>, axis: Axis) {
   const target = targets[0]!;
   const steps = new Map(Array.from({ length: axisEnd + 1 }, (_, step) => [axis.write(step), step]));
   const step = (text: string) =>
@@ -207,21 +209,26 @@ function createReader({ pool, targets }: StoreUnderTest, axis: Axis) {
       const rows = await query(`
         select told_at, string_agg(merged::text, ' ') as merged, string_agg(undone::text, ' ') as undone
         from (
-          select told_at, _id as merged, null::bigint as undone from emend.ledger
+          select told_at, _id as merged, null::bigint as undone from emend.ledger where target = '${name}'
           union all
-          select told_at, null, _id from emend.undone
+          select told_at, null, _id from emend.undone where target = '${name}'
         ) as tellings
         group by told_at
         order by told_at`);
+      const byId = new Map(corrections.map((correction) => [String(correction.id), correction]));
       const listed = (ids: string | null | undefined) =>
-        ids ? ids.split(' ').map((id) => corrections[Number(id) - 1]!) : [];
+        ids ? ids.split(' ').map((id) => byId.get(id) ?? expect.fail(`nobody wrote correction ${id}`)) : [];
       return rows.map((row) => ({ merged: listed(row.merged), undone: listed(row.undone) }));
     },
     everBelieved: async () => {
       const rows = await query(`
         with ks as (
           select told_at, dense_rank() over (order by told_at) - 1 as k
-          from (select told_at from emend.ledger union select told_at from emend.undone) as tellings
+          from (
+            select told_at from emend.ledger where target = '${name}'
+            union
+            select told_at from emend.undone where target = '${name}'
+          ) as tellings
         ),
         told as (
           select k, ${bounds}, v, _version, 'upsert' as _op, _known_from, _known_to, true as shown from emend.${name}_told

@@ -1,0 +1,92 @@
+import pg from 'pg';
+import { lockClass } from '../../src/store/lock-class.ts';
+import { eventually } from '../support/eventually.ts';
+import { query } from '../support/query.ts';
+import type { Fault } from './program.ts';
+import type { Bench } from './run-program.ts';
+
+const lookForMergeMs = 1_000;
+
+/** Ends when the fault is over: what was killed runs again, or is about to be started by its supervisor. */
+export async function applyFault(bench: Bench, fault: Fault): Promise<void> {
+  const { servers, processes } = bench;
+  switch (fault.kind) {
+    case 'kill':
+      return processes.kill(pick(bench, fault), fault.downMs);
+    case 'kill in merge':
+      return killInMerge(bench, fault.downMs);
+    case 'stop':
+      return processes.stopFor(pick(bench, fault), fault.forMs);
+    case 'kill postgres':
+      return servers[fault.what].kill(fault.downMs);
+    case 'restart postgres':
+      return servers[fault.what].restart();
+    case 'cut connections':
+      return cutConnections(fault.what === 'source' ? bench.sourceUrl : bench.storeUrl);
+    case 'drop slot':
+      return dropSlot(bench);
+    case 'kill redis':
+      return servers.redis.kill(fault.downMs, fault);
+    case 'empty queue':
+      return bench.queue === 'redis' ? servers.redis.flushAll() : emptyPostgresQueue(bench);
+  }
+}
+
+function pick({ processes }: Bench, { what, which }: { what: 'reader' | 'worker'; which: number }) {
+  const all = what === 'reader' ? processes.readers : processes.workers;
+  return all[which % all.length]!;
+}
+
+/** All workers, at a moment in which some merge holds its locks of buckets: between its first statement and its commit. */
+async function killInMerge({ storeUrl, processes }: Bench, downMs: number): Promise<void> {
+  const client = new pg.Client({ connectionString: storeUrl });
+  client.on('error', () => undefined);
+  const endAt = performance.now() + lookForMergeMs;
+  try {
+    await client.connect();
+    while (performance.now() < endAt) {
+      const { rows } = await client.query(
+        `select from pg_locks where locktype = 'advisory' and classid::bigint between $1 and $1 + 255 and granted limit 1`,
+        [lockClass],
+      );
+      if (rows.length > 0) break;
+    }
+  } catch {
+    // the store is away: then they are killed while they wait for it
+  } finally {
+    void client.end().catch(() => undefined);
+  }
+  for (const worker of processes.workers) processes.kill(worker, downMs);
+}
+
+/** As an administrator does it, or a failover: whoever reads it is cut off first. */
+async function dropSlot({ sourceUrl }: Bench): Promise<void> {
+  await eventually(
+    async () => {
+      await query(
+        sourceUrl,
+        `select pg_terminate_backend(active_pid) from pg_replication_slots where database = current_database() and active`,
+      );
+      await query(
+        sourceUrl,
+        `select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()`,
+      );
+    },
+    { timeoutMs: 30_000 },
+  );
+}
+
+async function cutConnections(url: string): Promise<void> {
+  await query(
+    url,
+    `select pg_terminate_backend(pid) from pg_stat_activity
+     where datname = current_database() and pid <> pg_backend_pid()`,
+  ).catch(() => undefined); // it is down: they are cut
+}
+
+async function emptyPostgresQueue({ storeUrl }: Bench): Promise<void> {
+  await eventually(
+    () => query(storeUrl, 'truncate emend_queue.job, emend_queue.emend_epoch, emend_queue.meta cascade'),
+    { timeoutMs: 30_000 },
+  );
+}

@@ -1,0 +1,163 @@
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { resolveConfig } from '../../src/config/config.ts';
+import type { ResolvedConfig } from '../../src/config/resolved-config.ts';
+import { createPool } from '../../src/db/pool.ts';
+import { withClient } from '../../src/db/transaction.ts';
+import { migrate } from '../../src/pipeline/migrate.ts';
+import { resolveTargets } from '../../src/store/resolve-targets.ts';
+import { eventually } from '../support/eventually.ts';
+import { query } from '../support/query.ts';
+import { expectModel } from './compare.ts';
+import { applyFault } from './faults.ts';
+import { startProcesses } from './processes.ts';
+import type { Processes } from './processes.ts';
+import type { Program } from './program.ts';
+import type { Servers } from './servers.ts';
+import { configText, ddl, targets } from './targets.ts';
+import { runWriter } from './writer.ts';
+
+/** Two databases of their own on the servers of all programs, migrated, and the processes between them. */
+export interface Bench {
+  readonly servers: Servers;
+  readonly queue: 'redis' | 'postgres';
+  readonly sourceUrl: string;
+  readonly storeUrl: string;
+  readonly config: ResolvedConfig;
+  readonly processes: Processes;
+}
+
+/** A writer whose server does not come back has failed. */
+const writersEndWithinMs = 60_000;
+const settledWithinSeconds = 90;
+
+/** Runs it, lets everything run again, and compares. Returns the number of rows that were committed. */
+export async function runProgram(
+  servers: Servers,
+  queue: 'redis' | 'postgres',
+  program: Program,
+): Promise<number> {
+  const name = `faults_${randomBytes(4).toString('hex')}`;
+  await query(servers.source.url(), `create database ${name}`);
+  await query(servers.store.url(), `create database ${name}`);
+  const sourceUrl = servers.source.url(name);
+  const storeUrl = servers.store.url(name);
+  await query(storeUrl, ddl);
+  const redis = queue === 'redis' ? servers.redis.url : undefined;
+  const config = resolveConfig(
+    { source: { url: sourceUrl }, store: { url: storeUrl }, queue: { redis }, targets },
+    {},
+  );
+  await migrate({ config, print: false });
+
+  const dir = mkdtempSync(join(tmpdir(), 'emend-faults-'));
+  writeFileSync(join(dir, 'emend.config.mjs'), configText);
+  const env = {
+    PATH: process.env['PATH'],
+    SOURCE_URL: sourceUrl,
+    STORE_URL: storeUrl,
+    ...(redis === undefined ? {} : { REDIS_URL: redis }),
+  };
+  const processes = startProcesses({ dir, env }, program);
+  const bench = { servers, queue, sourceUrl, storeUrl, config, processes };
+  let faults: string[] = [];
+  try {
+    const committed = await play(bench, program);
+    await expectCommand({ dir, env }, ['wait', '--timeout', String(settledWithinSeconds)]);
+    faults = await processes.end();
+    const rows = await compare(bench, committed);
+    await expectCommand({ dir, env }, ['verify', '--json']);
+    if (faults.length > 0) throw new Error(faults.join('\n'));
+    return rows;
+  } catch (error) {
+    const status = await runCommand({ dir, env }, ['status']);
+    (error as Error).message +=
+      `\n\nstatus:\n${status.stdout}${status.stderr}\n\noutput:\n${processes.output()}`;
+    throw error;
+  } finally {
+    await processes.end();
+    rmSync(dir, { recursive: true, force: true });
+    await dropDatabases(bench, name);
+  }
+}
+
+/** Writers and faults, each at its time. Returns the numbers of the rows whose commit was answered. */
+async function play(bench: Bench, { keys, writers, faults }: Program): Promise<bigint[]> {
+  const { sourceUrl } = bench;
+  const deadline = performance.now() + writersEndWithinMs;
+  const [committed] = await Promise.all([
+    Promise.all(writers.map((transactions) => runWriter(sourceUrl, keys, transactions, deadline))),
+    Promise.all(
+      faults.map(async (fault) => {
+        await sleep(fault.atMs);
+        await applyFault(bench, fault);
+      }),
+    ),
+  ]);
+  return committed.flat();
+}
+
+async function compare(
+  { config, sourceUrl, storeUrl }: Bench,
+  committed: readonly bigint[],
+): Promise<number> {
+  const source = createPool({ url: sourceUrl, applicationName: 'emend test' });
+  const store = createPool({ url: storeUrl, applicationName: 'emend test' });
+  try {
+    return await expectModel({
+      source,
+      store,
+      targets: await withClient(store, (client) => resolveTargets(client, config.targets)),
+      atomicRows: config.capture.atomicRows,
+      committed,
+    });
+  } finally {
+    await Promise.all([source.end(), store.end()]);
+  }
+}
+
+const cli = fileURLToPath(new URL('../../dist/cli/cli.js', import.meta.url));
+
+interface CommandPlace {
+  readonly dir: string;
+  readonly env: NodeJS.ProcessEnv;
+}
+
+function runCommand(
+  { dir, env }: CommandPlace,
+  args: readonly string[],
+): Promise<{ code: number; stdout: string; stderr: string }> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [cli, ...args], { cwd: dir, env }, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code ?? 1), stdout, stderr }),
+    );
+  });
+}
+
+async function expectCommand(place: CommandPlace, args: readonly string[]): Promise<void> {
+  const { code, stdout, stderr } = await runCommand(place, args);
+  if (code !== 0) throw new Error(`emend ${args.join(' ')} ended with ${code}:\n${stdout}${stderr}`);
+}
+
+async function dropDatabases({ servers }: Bench, name: string): Promise<void> {
+  const source = servers.source.url();
+  await eventually(async () => {
+    await query(
+      source,
+      `select pg_terminate_backend(active_pid) from pg_replication_slots where database = $1 and active`,
+      [name],
+    );
+    await query(
+      source,
+      `select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = $1`,
+      [name],
+    );
+    await query(source, `drop database ${name} with (force)`);
+  });
+  await query(servers.store.url(), `drop database ${name} with (force)`);
+}

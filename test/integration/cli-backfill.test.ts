@@ -1,0 +1,265 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { resolveConfig } from '../../src/config/config.ts';
+import { timeline } from '../../src/config/define-config.ts';
+import type { ResolvedConfig } from '../../src/config/resolved-config.ts';
+import type { BackfillDiff } from '../../src/pipeline/backfill-diff.ts';
+import type { BackfillReport, ListedBackfill } from '../../src/pipeline/backfill-report.ts';
+import type { CarriedOut } from '../../src/pipeline/backfill-requests.ts';
+import { openStatedBackfill } from '../../src/pipeline/open-backfill.ts';
+import { createDatabases } from '../support/databases.ts';
+import type { Databases } from '../support/databases.ts';
+import { query } from '../support/query.ts';
+import { createCli } from '../support/run-cli.ts';
+import type { Cli, StartedCli } from '../support/run-cli.ts';
+
+const config = `
+import { defineConfig, timeline } from 'emend'
+export default defineConfig({
+  targets: { fares: timeline('public.fares', { key: ['route'], period: ['valid_from', 'valid_to'] }) },
+})
+`;
+
+describe('emend backfill', () => {
+  let databases: Databases;
+  let cli: Cli;
+  let running: StartedCli;
+  let resolved: ResolvedConfig;
+  beforeAll(async () => {
+    databases = await createDatabases('cli backfill');
+    await query(
+      databases.storeUrl,
+      `create table public.fares (route text not null, valid_from date not null, valid_to date not null, price numeric not null)`,
+    );
+    cli = createCli(config, {
+      SOURCE_URL: databases.sourceUrl,
+      STORE_URL: databases.storeUrl,
+      REDIS_URL: databases.redisUrl,
+    });
+    resolved = resolveConfig(
+      {
+        source: { url: databases.sourceUrl },
+        store: { url: databases.storeUrl },
+        targets: { fares: timeline('public.fares', { key: ['route'], period: ['valid_from', 'valid_to'] }) },
+      },
+      {},
+    );
+    await cli.json(['migrate']);
+    await query(
+      databases.sourceUrl,
+      `insert into corrections.fares (route, valid_from, price) select 'R' || n, '2026-01-01', 100 from generate_series(1, 20) as n`,
+    );
+  });
+
+  const backfill = (...args: string[]) => cli.run(['backfill', ...args]);
+  const write = (name: string, text: string) => {
+    writeFileSync(join(cli.dir, name), text);
+    return name;
+  };
+  const prices = async () => {
+    const rows = await query<{ price: string }>(
+      databases.storeUrl,
+      `select distinct price::text as price from emend.fares_at('2026-09-15') order by price`,
+    );
+    return rows.map((row) => row.price);
+  };
+  const september = ['--from', '2026-09-01', '--to', '2026-10-01'];
+
+  it('open wants a reason, a version of the logic and a boundary that means something', async () => {
+    const rest = ['--target', 'fares', '--logic-version', 'v1', '--reason', 'contract 17'];
+    for (const [args, message] of [
+      [['--target', 'fares', '--logic-version', 'v1'], /--reason/],
+      [['--target', 'fares', '--reason', 'why'], /no git commit here/],
+      [[...rest, '--from', 'soon'], /boundary of fares cannot be read: invalid input syntax for type date/],
+    ] as const) {
+      const { code, stderr } = await backfill('open', 'b', ...args);
+      expect(stderr).toMatch(message);
+      expect(code).toBe(2);
+    }
+    const list = await cli.json<ListedBackfill[]>(['backfill', 'list']);
+    expect(list).toEqual([]);
+  });
+
+  it.each<[object, RegExp]>([
+    [{ targets: ['fare'] }, /no target fare/],
+    [{ reason: ' ' }, /without a reason/],
+    [{ boundary: { fares: { from: '2026-02-01', to: '2026-01-01' } } }, /ends before it begins/],
+    [{ boundary: { fares: { where: 'colour = 1' } } }, /cannot be read: column "colour" does not exist/],
+    [{ boundary: { fares: { where: 'true); drop table x; --' } } }, /cannot be read: syntax error/],
+  ])('open refuses %j', async (over, message) => {
+    const opening = { name: 'b', targets: ['fares'], reason: 'why', logicVersion: 'v1', ...over };
+    await expect(openStatedBackfill(resolved, opening)).rejects.toThrow(message);
+  });
+
+  it('load names a bad line, sets it aside when told to, and says what it did', async () => {
+    const opened = await backfill(
+      'open',
+      'reprice',
+      '--target',
+      'fares',
+      '--logic-version',
+      'v1',
+      '--reason',
+      'contract 17',
+      ...september,
+    );
+    expect(opened).toMatchObject({ code: 0 });
+    const lines = Array.from({ length: 20 }, (_, n) => `R${n + 1},2026-09-01,2026-10-01,120`);
+    const file = write(
+      'fares.csv',
+      `route,valid_from,valid_to,price\n${[...lines, 'R21,2026-09-01,2026-10-01,cheap'].join('\n')}\n`,
+    );
+    const refused = await backfill('load', 'reprice', file);
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toMatch(
+      /^emend: fares.csv, line 22: column price: a text of 5 characters is refused: invalid input syntax for type numeric\n.*--skip-bad/,
+    );
+    const loaded = await backfill('load', 'reprice', file, '--skip-bad', 'bad.ndjson');
+    expect(loaded).toMatchObject({
+      code: 0,
+      stdout: '20 rows are loaded into backfill reprice; 1 line was left out, see bad.ndjson\n',
+    });
+    expect(readFileSync(join(cli.dir, 'bad.ndjson'), 'utf8')).toMatch(/^{"line":22,"column":"price"/);
+    const again = await backfill('load', 'reprice', file);
+    expect(again.stdout).toMatch(
+      /^0 rows are loaded into backfill reprice; 20 rows of fares.csv had been loaded before/,
+    );
+    for (const [args, message] of [
+      [['load', 'reprice'], /either a file or --sql/],
+      [['load', 'reprice', file, '--sql', 'select 1'], /either a file or --sql/],
+      [['load', 'nope', file], /there is no backfill nope/],
+      [['load', 'reprice', 'nope.csv'], /there is no file nope.csv/],
+      [['load', 'reprice', '--sql', 'select 1 as colour'], /no column/],
+    ] as const) {
+      const { code, stderr } = await backfill(...args);
+      expect(stderr).toMatch(message);
+      expect(code).toBe(2);
+    }
+  });
+
+  it('what is asked for stays asked while no worker runs, and the wait says that none does', async () => {
+    const refused = await backfill('promote', 'reprice');
+    expect(refused).toMatchObject({ code: 2 });
+    expect(refused.stderr).toMatch(/is not sealed\nSeal it first/);
+    await query(
+      databases.storeUrl,
+      `update emend.clock set horizon = horizon - interval '1 minute', settled = settled - interval '1 minute'`,
+    );
+    const waited = await backfill('seal', 'reprice', '--timeout', '1');
+    expect(waited.code).toBe(1);
+    expect(waited.stderr).toMatch(/backfill reprice is open in the store; .*no worker seems to run/);
+    const [listed] = await cli.json<ListedBackfill[]>(['backfill', 'list']);
+    expect(listed).toMatchObject({ state: 'open', asked: 'sealed', rows: 20 });
+  });
+
+  it('seal waits until all is staged and checked, and show tells who, when and why', async () => {
+    running = cli.start(['start']);
+    await cli.json(['wait', '--timeout', '30']);
+    const sealed = await cli.json<CarriedOut>(['backfill', 'seal', 'reprice', '--timeout', '60']);
+    expect(sealed).toEqual({ backfill: 'reprice', state: 'checked', problem: null, waitsFor: null });
+    const report = await cli.json<BackfillReport>(['backfill', 'show', 'reprice']);
+    expect(report).toMatchObject({
+      state: 'checked',
+      reason: 'contract 17',
+      logicVersion: 'v1',
+      counts: [{ target: 'fares', sealed: 20, loaded: 20, staged: 20 }],
+    });
+    expect(report.events.map(({ state }) => state)).toEqual(['open', 'sealed', 'staged', 'checked']);
+    expect(report.checks.length).toBeGreaterThan(0);
+    expect((await backfill('check', 'reprice')).code).toBe(0);
+    expect((await backfill('show', 'reprice')).stdout).toMatch(/state {5}checked\n/);
+    expect(await prices()).toEqual(['100']);
+  });
+
+  it('diff lists and exports every answer that would change', async () => {
+    const diff = await cli.json<BackfillDiff>(['backfill', 'diff', 'reprice', '--limit', '3']);
+    expect(diff.summary).toEqual([
+      { target: 'fares', keys: 20, added: 0, removed: 0, changed: 20, columns: { price: 20 } },
+    ]);
+    expect(diff.changes).toHaveLength(3);
+    expect(diff.changes[0]).toEqual({
+      target: 'fares',
+      key: { route: 'R1' },
+      validFrom: '2026-09-01',
+      validTo: '2026-10-01',
+      old: { price: '100' },
+      new: { price: '120' },
+    });
+    for (const file of ['diff.csv', 'diff.ndjson']) {
+      expect((await backfill('diff', 'reprice', '--export', file)).stdout).toContain(
+        `20 changes are in ${file}`,
+      );
+    }
+    expect(readFileSync(join(cli.dir, 'diff.ndjson'), 'utf8').trim().split('\n')).toHaveLength(20);
+    expect(readFileSync(join(cli.dir, 'diff.csv'), 'utf8').split('\n')[1]).toMatch(
+      /^fares,"{""route"":""R1""}",2026-09-01,2026-10-01,/,
+    );
+    expect((await backfill('diff', 'reprice')).stdout).toMatch(/price=100 +price=120/);
+    expect((await backfill('diff', 'nope')).code).toBe(2);
+  });
+
+  it('promote makes it visible and revert takes it back, each once however often it is asked', async () => {
+    expect((await backfill('promote', 'reprice', '--accept', 'x')).code).toBe(2);
+    const promoted = await cli.json<CarriedOut>([
+      'backfill',
+      'promote',
+      'reprice',
+      '--reason',
+      'looks right',
+    ]);
+    expect(promoted.state).toBe('promoted');
+    expect(await prices()).toEqual(['120']);
+    expect(await cli.json<CarriedOut>(['backfill', 'promote', 'reprice'])).toMatchObject({
+      state: 'promoted',
+    });
+    const abandoned = await backfill('abandon', 'reprice', '--reason', 'too late');
+    expect(abandoned.code).toBe(1);
+    expect(abandoned.stdout).toMatch(/is promoted\nnothing to abandon/);
+    expect(
+      (await cli.json<CarriedOut>(['backfill', 'revert', 'reprice', '--reason', 'wrong rule'])).state,
+    ).toBe('reverted');
+    expect(await prices()).toEqual(['100']);
+    expect((await cli.json<CarriedOut>(['backfill', 'revert', 'reprice', '--reason', 'again'])).state).toBe(
+      'reverted',
+    );
+    const { events } = await cli.json<BackfillReport>(['backfill', 'show', 'reprice']);
+    expect(events.slice(-2).map(({ state, reason }) => [state, reason])).toEqual([
+      ['promoted', 'looks right'],
+      ['reverted', 'wrong rule'],
+    ]);
+  });
+
+  it('a select in the source, promoted later; and one that is thrown away', async () => {
+    await backfill(
+      'open',
+      'later',
+      '--target',
+      'fares',
+      '--logic-version',
+      'v2',
+      '--reason',
+      'plan',
+      ...september,
+    );
+    const sql = `select route, date '2026-09-01' as valid_from, date '2026-10-01' as valid_to, price + 50 as price from corrections.fares where _backfill is null`;
+    expect((await backfill('load', 'later', '--sql', sql)).stdout).toMatch(/^20 rows are loaded/);
+    expect((await backfill('seal', 'later')).code).toBe(0);
+    const promoted = await cli.json<CarriedOut>(['backfill', 'promote', 'later', '--at', '2100-01-01']);
+    expect(promoted).toMatchObject({
+      state: 'checked',
+      waitsFor: expect.stringContaining('2100-01-01') as string,
+    });
+    expect(await prices()).toEqual(['100']);
+    const gone = await cli.json<CarriedOut>(['backfill', 'abandon', 'later', '--reason', 'not after all']);
+    expect(gone).toMatchObject({ state: 'abandoned', problem: null });
+    expect((await backfill('promote', 'later')).stderr).toMatch(/was abandoned/);
+    const list = await cli.json<ListedBackfill[]>(['backfill', 'list']);
+    expect(list.map(({ name, state }) => [name, state])).toEqual([
+      ['reprice', 'reverted'],
+      ['later', 'abandoned'],
+    ]);
+    running.process.kill('SIGTERM');
+    expect((await running.ended).code).toBe(0);
+  });
+});
