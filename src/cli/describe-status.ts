@@ -4,7 +4,16 @@ import type { QueueStatus, Status } from '../pipeline/status-report.ts';
 import type { SweepStatus } from '../pipeline/sweep-status.ts';
 import { formatTable } from './format-table.ts';
 
-export function describeStatus({ install, slot, queue, targets, settled, sweep, problems }: Status): string {
+export function describeStatus({
+  install,
+  slot,
+  queue,
+  targets,
+  settled,
+  sweep,
+  backfills,
+  problems,
+}: Status): string {
   return [
     `install  ${install}`,
     `slot     ${describeSlot(slot)}`,
@@ -23,10 +32,21 @@ export function describeStatus({ install, slot, queue, targets, settled, sweep, 
       ]),
     ),
     '',
+    ...describeBackfills(backfills),
     ...(problems.length === 0
       ? ['All is well.']
       : problems.map(({ path, problem, remedy }) => `! ${path}: ${problem}\n  ${remedy}`)),
   ].join('\n');
+}
+
+function describeBackfills(backfills: Status['backfills']): string[] {
+  if (backfills.length === 0) return [];
+  const rows = backfills.map(({ name, state, problem }) => [
+    name,
+    state,
+    problem === null ? '' : 'does not go on',
+  ]);
+  return [formatTable(['backfill', 'state', ''], rows), ''];
 }
 
 function describeSlot(slot: SlotStatus | null): string {

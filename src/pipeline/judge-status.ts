@@ -1,5 +1,6 @@
 import type { Problem } from '../errors.ts';
 import { countOf } from '../observe/count-of.ts';
+import { judgeBackfills } from './backfill-status.ts';
 import { judgeDiverged } from './diverged-status.ts';
 import { judgePublication, judgeSlot } from './slot-status.ts';
 import { judgeSweep } from './sweep-status.ts';
@@ -15,6 +16,7 @@ export function judgeStatus(status: Omit<Status, 'problems'>): Problem[] {
     ...judgePublication(status.publication),
     ...judgeTargets(status),
     ...judgeDiverged(status.diverged),
+    ...judgeBackfills(status.backfills),
     ...judgeSettled(status),
     ...judgeQueue(status),
     ...judgeSweep(status.sweep),
@@ -42,7 +44,8 @@ function judgeSettled({ settled }: Omit<Status, 'problems'>): Problem[] {
     {
       path: 'settled',
       problem: `answers about the past are final only up to ${settled.at}`,
-      remedy: 'Start a worker (emend start, or emend worker), or look for a merge that runs for long.',
+      remedy:
+        'Start a worker (emend start, or emend worker), or look for a merge or a promote that runs for long.',
     },
   ];
 }

@@ -1,5 +1,6 @@
 import type { Problem } from '../errors.ts';
 import type { QueueCounts } from '../queue/queue.ts';
+import type { BackfillStatus } from './backfill-status.ts';
 import type { DivergedStatus } from './diverged-status.ts';
 import type { PublicationStatus, SlotStatus } from './slot-status.ts';
 import type { SweepStatus } from './sweep-status.ts';
@@ -14,6 +15,8 @@ export interface Status {
   readonly settled: { readonly at: string; readonly lagMs: number };
   readonly sweep: SweepStatus;
   readonly diverged: DivergedStatus;
+  /** Those that are under way. */
+  readonly backfills: readonly BackfillStatus[];
   /** What is not as it should be, and what to do about it. Empty: all is well. */
   readonly problems: readonly Problem[];
 }

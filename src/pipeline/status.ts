@@ -3,6 +3,7 @@ import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { isEmendError } from '../errors.ts';
 import type { Problem } from '../errors.ts';
 import { requestLog } from '../backfill/request.ts';
+import { readBackfillStatus } from './backfill-status.ts';
 import { withServers } from './connections.ts';
 import { readDivergedStatus } from './diverged-status.ts';
 import { requireInstall } from './install.ts';
@@ -17,16 +18,27 @@ export async function readStatus(config: ResolvedConfig): Promise<Status> {
   return withServers(config, { role: 'status', max: 2 }, async ({ source, store }) => {
     const install = await requireInstall(store);
     const logs = [...config.targets.map(({ name }) => name), requestLog];
-    const [slot, publication, targets, settled, sweep, diverged, queue] = await Promise.all([
+    const [slot, publication, targets, settled, sweep, diverged, backfills, queue] = await Promise.all([
       readSlot(source, install),
       readPublication(source, install, logs),
       readTargets(store, config),
       readSettled(store),
       readSweep(source, store),
       readDivergedStatus(source, store),
+      readBackfillStatus(store),
       readQueue(config, install),
     ]);
-    const status = { install, slot, publication, queue: queue.status, targets, settled, sweep, diverged };
+    const status = {
+      install,
+      slot,
+      publication,
+      queue: queue.status,
+      targets,
+      settled,
+      sweep,
+      diverged,
+      backfills,
+    };
     return { ...status, problems: [...queue.problems, ...judgeStatus(status)] };
   });
 }

@@ -1,6 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
 import { discardDeadLetters, retryDeadLetters } from '../../src/pipeline/dead.ts';
+import { readStatus } from '../../src/pipeline/status.ts';
 import { eventually, holds } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
@@ -210,6 +211,9 @@ describe('a backfill', () => {
     await seal();
     await reaches('checked');
     expect(await failing()).toEqual([{ name: 'outside_boundary', figure: '1' }]);
+    const { backfills, problems } = await readStatus(install.config);
+    expect(backfills).toContainEqual(expect.objectContaining({ name, state: 'checked' }));
+    expect(problems).toContainEqual(expect.objectContaining({ path: `backfills.${name}` }));
     await promote();
     await eventually(async () => {
       const [row] = await store(`select problem, wish from emend.backfill where name = $1`, [name]);
