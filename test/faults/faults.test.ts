@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, it } from 'vitest';
+import { ensureBuilt } from './built-cli.ts';
 import { programOf } from './program.ts';
 import { runProgram } from './run-program.ts';
 import { startServers } from './servers.ts';
@@ -18,8 +19,9 @@ const queues = [
 describe.each(queues)('after any faults, once everything runs again, queue in $queue', ({ queue, count }) => {
   let servers: Servers;
   beforeAll(async () => {
+    await ensureBuilt();
     servers = await startServers();
-  });
+  }, 120_000);
   afterAll(() => servers?.stop());
 
   it.each(Array.from({ length: count }, (_, place) => firstSeed + place))(

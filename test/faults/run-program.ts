@@ -1,10 +1,5 @@
-import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { resolveConfig } from '../../src/config/config.ts';
 import type { ResolvedConfig } from '../../src/config/resolved-config.ts';
 import { createPool } from '../../src/db/pool.ts';
@@ -13,6 +8,7 @@ import { migrate } from '../../src/pipeline/migrate.ts';
 import { resolveTargets } from '../../src/store/resolve-targets.ts';
 import { eventually } from '../support/eventually.ts';
 import { query } from '../support/query.ts';
+import { createBuiltCli } from './built-cli.ts';
 import { expectModel } from './compare.ts';
 import { applyFault } from './faults.ts';
 import { startProcesses } from './processes.ts';
@@ -55,33 +51,30 @@ export async function runProgram(
   );
   await migrate({ config, print: false });
 
-  const dir = mkdtempSync(join(tmpdir(), 'emend-faults-'));
-  writeFileSync(join(dir, 'emend.config.mjs'), configText);
-  const env = {
-    PATH: process.env['PATH'],
+  const cli = createBuiltCli(configText, {
     SOURCE_URL: sourceUrl,
     STORE_URL: storeUrl,
     ...(redis === undefined ? {} : { REDIS_URL: redis }),
-  };
-  const processes = startProcesses({ dir, env }, program);
+  });
+  const processes = startProcesses(cli, program);
   const bench = { servers, queue, sourceUrl, storeUrl, config, processes };
   let faults: string[] = [];
   try {
     const committed = await play(bench, program);
-    await expectCommand({ dir, env }, ['wait', '--timeout', String(settledWithinSeconds)]);
+    await cli.expect(['wait', '--timeout', String(settledWithinSeconds)]);
     faults = await processes.end();
     const rows = await compare(bench, committed);
-    await expectCommand({ dir, env }, ['verify', '--json']);
+    await cli.expect(['verify', '--json']);
     if (faults.length > 0) throw new Error(faults.join('\n'));
     return rows;
   } catch (error) {
-    const status = await runCommand({ dir, env }, ['status']);
+    const status = await cli.run(['status']);
     (error as Error).message +=
       `\n\nstatus:\n${status.stdout}${status.stderr}\n\noutput:\n${processes.output()}`;
     throw error;
   } finally {
     await processes.end();
-    rmSync(dir, { recursive: true, force: true });
+    cli.remove();
     await dropDatabases(bench, name);
   }
 }
@@ -119,29 +112,6 @@ async function compare(
   } finally {
     await Promise.all([source.end(), store.end()]);
   }
-}
-
-const cli = fileURLToPath(new URL('../../dist/cli/cli.js', import.meta.url));
-
-interface CommandPlace {
-  readonly dir: string;
-  readonly env: NodeJS.ProcessEnv;
-}
-
-function runCommand(
-  { dir, env }: CommandPlace,
-  args: readonly string[],
-): Promise<{ code: number; stdout: string; stderr: string }> {
-  return new Promise((resolve) => {
-    execFile(process.execPath, [cli, ...args], { cwd: dir, env }, (error, stdout, stderr) =>
-      resolve({ code: error === null ? 0 : Number(error.code ?? 1), stdout, stderr }),
-    );
-  });
-}
-
-async function expectCommand(place: CommandPlace, args: readonly string[]): Promise<void> {
-  const { code, stdout, stderr } = await runCommand(place, args);
-  if (code !== 0) throw new Error(`emend ${args.join(' ')} ended with ${code}:\n${stdout}${stderr}`);
 }
 
 async function dropDatabases({ servers }: Bench, name: string): Promise<void> {

@@ -209,7 +209,7 @@ export function createReader({ pool, targets }: Pick<StoreUnderTest, 'pool' | 't
       const rows = await query(`
         select told_at, string_agg(merged::text, ' ') as merged, string_agg(undone::text, ' ') as undone
         from (
-          select told_at, _id as merged, null::bigint as undone from emend.ledger where target = '${name}'
+          select told_at, _id as merged, null::bigint as undone from emend.ledger where target = '${name}' and dismissed is null
           union all
           select told_at, null, _id from emend.undone where target = '${name}'
         ) as tellings
@@ -225,7 +225,7 @@ export function createReader({ pool, targets }: Pick<StoreUnderTest, 'pool' | 't
         with ks as (
           select told_at, dense_rank() over (order by told_at) - 1 as k
           from (
-            select told_at from emend.ledger where target = '${name}'
+            select told_at from emend.ledger where target = '${name}' and dismissed is null
             union
             select told_at from emend.undone where target = '${name}'
           ) as tellings
@@ -246,6 +246,32 @@ export function createReader({ pool, targets }: Pick<StoreUnderTest, 'pool' | 't
         })),
       );
     },
+    /** The same, with the K's themselves, in microseconds. */
+    believedOverTime: async () => {
+      const rows = await query(`
+        select told.*, ${microseconds('_known_from')} as known_from,
+          case when _known_to < 'infinity' then ${microseconds('_known_to')} end as known_to
+        from (
+          select k, ${bounds}, v, _version, 'upsert' as _op, _known_from, _known_to, true as shown from emend.${name}_told
+          union all
+          select k, ${bounds}, null, _version, _op, _known_from, _known_to, false from emend.${name}_tombstone
+        ) as told`);
+      return sorted(
+        rows.map((row) => ({
+          ...piece(row),
+          knownFrom: Number(row.known_from),
+          knownTo: row.known_to === null ? null : Number(row.known_to),
+        })),
+      );
+    },
+    /** Rows of backfills that wait for their promote; a start says nothing of its end. */
+    staged: async () => {
+      const stated = isTimeline && target.mode === 'until_next' ? `f::text as f, 'infinity' as t` : bounds;
+      const rows = await query(
+        `select k, ${stated}, v, _id as _version, _op, false as shown from emend.${name}_staged`,
+      );
+      return sorted(rows.map(piece));
+    },
     allParts: async () =>
       (
         await query(`
@@ -256,6 +282,10 @@ export function createReader({ pool, targets }: Pick<StoreUnderTest, 'pool' | 't
   };
 }
 
+export function microseconds(column: string): string {
+  return `(extract(epoch from ${column}) * 1000000)::bigint`;
+}
+
 /** Postgres leaves out trailing zeros of a fraction. */
 function canonical(text: string, axis: Axis): string {
   if (!axis.type.startsWith('timestamp') || text.endsWith('infinity')) return text;
@@ -264,10 +294,10 @@ function canonical(text: string, axis: Axis): string {
   return `${body.includes('.') ? body : `${body}.000000`}${zone}`;
 }
 
-function byText(one: unknown, other: unknown): number {
+export function byText(one: unknown, other: unknown): number {
   return JSON.stringify(one) < JSON.stringify(other) ? -1 : 1;
 }
 
-function sorted<P extends Piece>(pieces: readonly P[]): P[] {
+export function sorted<P extends Piece>(pieces: readonly P[]): P[] {
   return [...pieces].sort(byText);
 }

@@ -152,3 +152,21 @@ export function lifetimes(tellings: readonly Telling[], fold: Fold): Lifetime[] 
   });
   return [...done, ...standing];
 }
+
+/** When a correction was visible, in K's; the second is null while it still is. Of a backfill: from its promote to its revert. */
+export interface Visible {
+  readonly correction: Correction;
+  readonly from: number;
+  readonly to: number | null;
+}
+
+/** Law 4 for corrections that come and go: the K's, in their order, and what was told at each. */
+export function tellingsOf(visible: readonly Visible[]): { ks: number[]; tellings: Telling[] } {
+  const moments = visible.flatMap(({ from, to }) => (to === null ? [from] : [from, to]));
+  const ks = [...new Set(moments)].sort((one, other) => one - other);
+  const tellings = ks.map((k) => ({
+    merged: visible.filter(({ from }) => from === k).map(({ correction }) => correction),
+    undone: visible.filter(({ to }) => to === k).map(({ correction }) => correction),
+  }));
+  return { ks, tellings };
+}

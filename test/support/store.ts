@@ -34,7 +34,8 @@ export async function createStore(
   });
   await pool.query(ddl);
   await pool.query('create schema if not exists emend');
-  for (const { sql } of await withClient(pool, (client) => pendingMigrations(client, 'store'))) await pool.query(sql);
+  for (const { sql } of await withClient(pool, (client) => pendingMigrations(client, 'store')))
+    await pool.query(sql);
   const targets = await withClient(pool, async (client) => {
     const resolved = await resolveTargets(client, declarations.map(complete));
     for (const target of resolved) {
