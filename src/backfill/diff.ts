@@ -40,7 +40,8 @@ function diffSql(target: Target, revision: number): string {
 function json(columns: readonly Column[], alias: string): string {
   if (columns.length === 0) return `'{}'::jsonb`;
   const texts = columns.map(({ name }) => `${alias}.${ident(name)}::text as ${ident(name)}`);
-  return `(select to_jsonb(v) from (select ${texts.join(', ')}) as v)`;
+  // named as no column of a user can be: `v` would be taken for one
+  return `(select to_jsonb(_texts) from (select ${texts.join(', ')}) as _texts)`;
 }
 
 function differs(target: Target): string {
@@ -58,32 +59,32 @@ function changedParts(target: TimelineTarget): string {
   const names = (alias: string) => key.map(({ name }) => `${alias}.${ident(name)}`).join(', ');
   return `
     old_parts as materialized (
-      select s.*, ${rangeType}(s.${ident(from.name)}, s.${ident(to.name)}) as during from superseded s where s._op = 'upsert'
+      select s.*, ${rangeType}(s.${ident(from.name)}, s.${ident(to.name)}) as _during from superseded s where s._op = 'upsert'
     ),
     new_parts as materialized (
-      select p.*, ${rangeType}(p.part_from, p.part_to) as during from pieces p where p._op = 'upsert'
+      select p.*, ${rangeType}(p.part_from, p.part_to) as _during from pieces p where p._op = 'upsert'
     ),
     other_answer as (
-      select ${json(key, 'n')} as key, o.during * n.during as during, ${json(values, 'o')} as old, ${json(values, 'n')} as new
-      from old_parts o join new_parts n on ${sameKey(key, 'o', 'n')} and o.during && n.during
+      select ${json(key, 'n')} as key, o._during * n._during as _during, ${json(values, 'o')} as old, ${json(values, 'n')} as new
+      from old_parts o join new_parts n on ${sameKey(key, 'o', 'n')} and o._during && n._during
       where ${differs(target)}
     ),
     first_answer as (
-      select ${json(key, 'n')} as key, part as during, null::jsonb as old, ${json(values, 'n')} as new
+      select ${json(key, 'n')} as key, _part as _during, null::jsonb as old, ${json(values, 'n')} as new
       from new_parts n
-      left join (select ${names('o')}, range_agg(o.during) as whole from old_parts o group by ${names('o')}) as before
+      left join (select ${names('o')}, range_agg(o._during) as whole from old_parts o group by ${names('o')}) as before
         on ${sameKey(key, 'before', 'n')}
-      cross join lateral unnest(${multirange}(n.during) - coalesce(before.whole, '{}'::${multirange})) as part
+      cross join lateral unnest(${multirange}(n._during) - coalesce(before.whole, '{}'::${multirange})) as _part
     ),
     no_answer as (
-      select ${json(key, 'o')} as key, part as during, ${json(values, 'o')} as old, null::jsonb as new
+      select ${json(key, 'o')} as key, _part as _during, ${json(values, 'o')} as old, null::jsonb as new
       from old_parts o
-      left join (select ${names('n')}, range_agg(n.during) as whole from new_parts n group by ${names('n')}) as after
+      left join (select ${names('n')}, range_agg(n._during) as whole from new_parts n group by ${names('n')}) as after
         on ${sameKey(key, 'after', 'o')}
-      cross join lateral unnest(${multirange}(o.during) - coalesce(after.whole, '{}'::${multirange})) as part
+      cross join lateral unnest(${multirange}(o._during) - coalesce(after.whole, '{}'::${multirange})) as _part
     ),
     changed as (
-      select key, lower(during)::text as valid_from, upper(during)::text as valid_to, old, new
+      select key, lower(_during)::text as valid_from, upper(_during)::text as valid_to, old, new
       from (select * from other_answer union all select * from first_answer union all select * from no_answer) as part
     )`;
 }
