@@ -18,6 +18,10 @@ export type { Emend } from './pipeline/emend.ts';
 export type { ColumnCorrection } from './pipeline/correct-columns.ts';
 export type { ImportOptions } from './pipeline/import-file.ts';
 export type { LoadInput, LoadOptions } from './pipeline/load-backfill.ts';
+export { defineBackfill } from './backfill/define-backfill.ts';
+export type { BackfillDefinition, RowSource, StatedSample } from './backfill/define-backfill.ts';
+export type { CarriedOut, WaitOptions } from './pipeline/backfill-requests.ts';
+export type { BackfillRun, RunOptions } from './pipeline/run-backfill.ts';
 export { correct, retract, withdraw } from './log/append.ts';
 export type { AppendOptions } from './log/append.ts';
 export {

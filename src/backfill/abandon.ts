@@ -6,11 +6,8 @@ import { holdFence } from '../merge/fence.ts';
 import { ownObject } from '../store/names.ts';
 import { recordDone } from './request.ts';
 import type { Request } from './request.ts';
-import { readBackfillRows } from './stage.ts';
+import { allIds, readBackfillRows } from './stage.ts';
 import { moveTo } from './state.ts';
-
-/** Every id that a log can have. */
-const allIds = { first: '1', last: '9223372036854775807' };
 
 /**
  * Throws a backfill away unseen: nothing is left of it in the store but the record. Law 5: each of its log rows is dismissed in

@@ -1,44 +1,27 @@
+import type { Pool } from 'pg';
 import { verdictOf } from '../db/sqlstate.ts';
 import { isEmendError } from '../errors.ts';
 import { check } from './check.ts';
-import { readHeld } from './completeness.ts';
 import { promote } from './promote.ts';
 import type { Promotion } from './promotion.ts';
-import { moveTo, readBackfill, refuseWish, writeProblem } from './state.ts';
+import { stageIfComplete } from './stage-if-complete.ts';
+import { readBackfill, refuseWish } from './state.ts';
 import type { Backfill } from './state.ts';
 
 /**
  * Moves a backfill on as far as it goes by itself: sealed -> staged -> checked, and promoted where that was asked for. Each
  * step is kept when it is done, so that whoever comes after a crash goes on from there. The backfill's lock must be held.
  */
-export async function advance(promotion: Promotion): Promise<void> {
+export async function advance(source: Pool, promotion: Promotion): Promise<void> {
   for (let before: string | undefined; ;) {
     const backfill = await readBackfill(promotion.store, promotion.backfill);
     if (!backfill || backfill.state === before) return;
     before = backfill.state;
-    if (backfill.state === 'sealed') await stageIfComplete(promotion, backfill);
+    if (backfill.state === 'sealed') await stageIfComplete(source, promotion, backfill);
     else if (backfill.state === 'staged') await check(promotion, backfill);
     else if (backfill.state === 'checked') await promoteIfAsked(promotion, backfill);
     else return;
   }
-}
-
-async function stageIfComplete({ store, targets }: Promotion, { name, sealed }: Backfill): Promise<void> {
-  const missing: string[] = [];
-  for (const { target } of targets) {
-    const wanted = sealed?.[target.name] ?? { rows: 0, digest: '0' };
-    const held = await readHeld(store, target, name);
-    if (held.setAside > 0) {
-      const problem = `${held.setAside} rows of ${target.name} are set aside: retry or discard them (emend dead list --target ${target.name})`;
-      return writeProblem(store, name, problem);
-    }
-    if (held.rows < wanted.rows) missing.push(`${wanted.rows - held.rows} of ${target.name}`);
-    else if (held.rows !== wanted.rows || held.digest !== wanted.digest) {
-      const problem = `the store holds other rows of ${target.name} than were sealed: ${held.rows} rows with digest ${held.digest}, sealed were ${wanted.rows} with ${wanted.digest}; abandon it, and load a new one`;
-      return writeProblem(store, name, problem);
-    }
-  }
-  if (missing.length === 0) await moveTo(store, name, 'staged', undefined);
 }
 
 async function promoteIfAsked(promotion: Promotion, backfill: Backfill): Promise<void> {

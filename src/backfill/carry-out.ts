@@ -44,7 +44,7 @@ export async function carryOut(work: BackfillWork, request: Request): Promise<vo
   }
   await withBackfillLock(store, backfill.name, async () => {
     if (!(await isDone(store, request))) await answer(work, backfill, targets, request);
-    await advance({ store, backfill: backfill.name, targets });
+    await advance(source, { store, backfill: backfill.name, targets });
   });
 }
 

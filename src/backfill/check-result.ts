@@ -1,7 +1,7 @@
 import type { ClientBase } from 'pg';
 import { ident, literal } from '../db/identifier.ts';
 import type { Target, TimelineTarget } from '../change/target.ts';
-import { EmendError } from '../errors.ts';
+import { verdictOf } from '../db/sqlstate.ts';
 import { sameKey, sameValue } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { toAxis } from '../store/period-form.ts';
@@ -20,7 +20,7 @@ export interface Sample {
 }
 
 /** The author's own checks, as `corrections._backfill.checks` holds them. */
-interface StatedChecks {
+export interface StatedChecks {
   /** Name -> a query that must return no row. It reads the tables as they would be. */
   readonly sql?: Readonly<Record<string, string>>;
   readonly samples?: readonly Sample[];
@@ -64,7 +64,7 @@ async function overlaps(client: ClientBase, { name }: Backfill, target: Timeline
   return atMost(target.name, 'overlaps', Number(rows[0]!.figure), 0);
 }
 
-/** The author's SQL may read and nothing else: it runs read-only, inside a savepoint. */
+/** The author's SQL may read and nothing else: it runs read-only, inside a savepoint. What cannot be run has not passed. */
 async function mustBeEmpty(
   client: ClientBase,
   backfill: Backfill,
@@ -75,18 +75,13 @@ async function mustBeEmpty(
   try {
     await client.query('set local transaction_read_only = on');
     const { rows } = await client.query<{ figure: string }>(
-      `select count(*)::text as figure from (${query}) as found`,
+      `select count(*)::text as figure from (${query}\n) as found`,
     );
     return atMost(backfill.targets[0]!, name, Number(rows[0]!.figure), 0);
   } catch (error) {
-    throw new EmendError(
-      'correction_invalid',
-      `check ${name} of backfill ${backfill.name}: ${(error as Error).message}`,
-      {
-        remedy: 'Mend the check, abandon this backfill and make a new one: what was sealed is not changed.',
-        cause: error,
-      },
-    );
+    if (verdictOf(error) === 'retry') throw error;
+    const figure = `cannot be run: ${(error as Error).message}`;
+    return { target: backfill.targets[0]!, name, figure, threshold: 'at most 0', verdict: 'fail' };
   } finally {
     await client.query('rollback to savepoint author_check');
   }

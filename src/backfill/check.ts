@@ -8,6 +8,7 @@ import { checkStaged } from './check-staged.ts';
 import { writeDiff } from './diff.ts';
 import { blocking, describeBlocking, writeFindings } from './findings.ts';
 import type { Finding } from './findings.ts';
+import { checkRawInput } from './raw-input.ts';
 import { mergeStaged, stagedKeys, withinFence } from './promotion.ts';
 import type { Promotion } from './promotion.ts';
 import { moveTo } from './state.ts';
@@ -53,7 +54,7 @@ export async function checkInput(
   backfill: Backfill,
 ): Promise<Finding[]> {
   await client.query(`set local statement_timeout = 0`);
-  const findings: Finding[] = [];
+  const findings: Finding[] = [checkRawInput(backfill)];
   for (const part of targets) {
     findings.push(...(await checkStaged(client, backfill, part.target)));
     await writeDiff(client, backfill.name, part);

@@ -1,4 +1,4 @@
-import type { Pool } from 'pg';
+import type { ClientBase } from 'pg';
 import { rowDigest } from '../change/row-digest.ts';
 import { statedColumns } from '../change/target.ts';
 import type { Target } from '../change/target.ts';
@@ -19,7 +19,7 @@ export interface Held {
  * Counted and digested anew, whatever jobs said: redeliveries, halves and lost jobs do not matter to it. A row that was set
  * aside and dismissed by name counts with the digest of the texts that it came with.
  */
-export async function readHeld(store: Pool, target: Target, backfill: string): Promise<Held> {
+export async function readHeld(store: ClientBase, target: Target, backfill: string): Promise<Held> {
   const texts = ['_id', '_op', ...statedColumns(target).map(({ name }) => name)];
   const digest = rowDigest(texts.map((name) => `(d.log_row ->> ${literal(name)})`));
   const { rows } = await store.query<{ rows: string; digest: string; set_aside: string }>(

@@ -1,65 +1,22 @@
-import { createHash } from 'node:crypto';
-import type { ClientBase, Pool } from 'pg';
+import type { ClientBase } from 'pg';
 import { statedColumns } from '../change/target.ts';
 import type { Target } from '../change/target.ts';
 import { ident, identList } from '../db/identifier.ts';
 import { sqlState, verdictOf } from '../db/sqlstate.ts';
-import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { chunkBackfill } from '../log/backfill.ts';
-import { asRefusal, requireOpen } from '../log/backfill-refusal.ts';
 import { logTable } from '../log/log-columns.ts';
-import { lockInput, readCheckpoint } from './checkpoint.ts';
-import type { Checkpoint } from './checkpoint.ts';
 import type { Loaded } from './load.ts';
-
-export interface SqlLoadWork {
-  readonly source: Pool;
-  readonly target: Target;
-  /** The backfill. */
-  readonly name: string;
-  /** A select whose columns are named as those of the log. It runs in the source. */
-  readonly sql: string;
-  /** Names the input; default: from the text of the select. */
-  readonly input?: string | undefined;
-}
+import { loadOnce, noRow, notRunnable, selectErrors } from './load-once.ts';
+import type { SqlLoadWork } from './load-once.ts';
 
 /**
- * Loads what a select in the source gives, in one transaction: all of it or nothing. Run again when done, it changes nothing,
- * whatever the select would give by then.
+ * Loads what a select in the source gives, in one transaction: see `load-once.ts`.
  *
  * @throws EmendError `bad_arguments` for a select that cannot be run, or gives columns that the log lacks; `correction_invalid`
  *   for rows that the log refuses, or none; `backfill_refused`
  */
-export async function loadSql(work: SqlLoadWork): Promise<Loaded> {
-  const { source, target, name } = work;
-  const checksum = createHash('sha256').update(work.sql).digest('hex');
-  const input = work.input ?? `sql-${checksum.slice(0, 12)}`;
-  return withTransaction(source, async (client) => {
-    await lockInput(client, name, target.name, input);
-    const reached = await readCheckpoint(client, name, target.name, input);
-    if (reached.isEnd && reached.checksum !== checksum) {
-      throw new EmendError('backfill_refused', `backfill ${name} has rows of another select named ${input}`, {
-        remedy: 'Give this one another name (--source <name>).',
-      });
-    }
-    const loaded = { backfill: name, target: target.name, input, skipped: 0 };
-    if (reached.isEnd) return { ...loaded, read: reached.read, written: 0 };
-    await requireOpen(client, name, target.name);
-    const rows = await insertSelect(client, work);
-    const checkpoint: Checkpoint = {
-      source: input,
-      checksum,
-      read: rows,
-      skipped: 0,
-      line: rows,
-      isEnd: true,
-    };
-    await chunkBackfill(client, name, { target: target.name, loader: { ...checkpoint } });
-    return { ...loaded, read: rows, written: rows };
-  }).catch((error: unknown) => {
-    throw asRefusal(error);
-  });
+export function loadSql(work: SqlLoadWork): Promise<Loaded> {
+  return loadOnce(work, (client) => insertSelect(client, work));
 }
 
 /** No cast: an assignment refuses what a cast would cut. */
@@ -86,22 +43,13 @@ async function insertSelect(client: ClientBase, { target, name, sql }: SqlLoadWo
       },
     );
   }
-  throw new EmendError('correction_invalid', 'the select gives no row', {
-    remedy: 'Mend the select; nothing has been taken.',
-  });
+  throw noRow();
 }
 
 async function selectedColumns(client: ClientBase, target: Target, select: string): Promise<string[]> {
   const { fields } = await client.query(`select * from ${select} limit 0`).catch((error: unknown) => {
-    if (!/^(42|22|0A|2B)/.test(sqlState(error) ?? '')) throw error;
-    throw new EmendError(
-      'bad_arguments',
-      `the select cannot be run in the source: ${(error as Error).message}`,
-      {
-        remedy: 'Give one select, without parameters.',
-        cause: error,
-      },
-    );
+    if (!selectErrors.test(sqlState(error) ?? '')) throw error;
+    throw notRunnable(error, 'source');
   });
   const columns = fields.map((field) => field.name);
   const stated = statedColumns(target).map((column) => column.name);

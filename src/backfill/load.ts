@@ -41,6 +41,8 @@ export interface LoadWork {
   readonly chunkRows?: number;
   /** Where bad rows go. Without it the first one ends the load. */
   readonly skipBad?: SkipFile;
+  /** What to do about a bad row; default: `loadRemedy`. */
+  readonly remedy?: string | undefined;
   readonly onProgress?: (progress: LoadProgress) => void;
 }
 
@@ -182,8 +184,12 @@ function contentOf(row: FileRow | UnreadRow): unknown {
   return 'values' in row ? row.values : row.raw;
 }
 
-function badLine({ input }: LoadWork, line: number, bad: Pick<BadRow, 'column' | 'rule'>): EmendError {
-  return lineError({ path: input, remedy: loadRemedy }, line, describeBadRow(bad));
+function badLine(
+  { input, remedy = loadRemedy }: LoadWork,
+  line: number,
+  bad: Pick<BadRow, 'column' | 'rule'>,
+): EmendError {
+  return lineError({ path: input, remedy }, line, describeBadRow(bad));
 }
 
 /** What to do about a line that is refused. */

@@ -21,6 +21,9 @@ export interface LogStretch {
   readonly last: string;
 }
 
+/** Every id that a log can have. */
+export const allIds = { first: '1', last: '9223372036854775807' };
+
 /** Reads the rows page by page, as capture would hand them over: the server's own text (law 9). */
 export async function* readBackfillRows(
   source: Pool,
@@ -67,9 +70,5 @@ export async function stageRows(store: Pool, target: Target, rows: LogRows): Pro
 }
 
 async function insertStaged(client: PoolClient, target: Target, rows: LogRows): Promise<void> {
-  await client.query({
-    name: `emend stage ${target.name} ${statedColumns(target).length}`,
-    text: stageSql(target),
-    values: [...arrivedParameters(target, rows, new Map())],
-  });
+  await client.query(stageSql(target), [...arrivedParameters(target, rows, new Map())]);
 }

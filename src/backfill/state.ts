@@ -28,6 +28,7 @@ export interface Backfill {
   readonly name: string;
   readonly targets: readonly string[];
   readonly boundary: Readonly<Record<string, Boundary>>;
+  readonly origin: Readonly<Record<string, unknown>>;
   readonly checks: Readonly<Record<string, unknown>>;
   readonly state: BackfillState;
   readonly sealed: Readonly<Record<string, { readonly rows: number; readonly digest: string }>> | null;
@@ -43,6 +44,7 @@ interface Stored {
   name: string;
   targets: string;
   boundary: string;
+  origin: string;
   checks: string;
   state: BackfillState;
   sealed: string | null;
@@ -55,7 +57,7 @@ interface Stored {
 
 export async function readBackfill(store: Pool | ClientBase, name: string): Promise<Backfill | undefined> {
   const { rows } = await store.query<Stored>(
-    `select name, to_jsonb(targets)::text as targets, boundary::text as boundary, checks::text as checks, state,
+    `select name, to_jsonb(targets)::text as targets, boundary::text as boundary, origin::text as origin, checks::text as checks, state,
        sealed::text as sealed, wish::text as wish, problem, checked_at::text as checked_at, told_at::text as told_at, opened_at::text as opened_at
      from emend.backfill
      where name = $1`,
@@ -67,6 +69,7 @@ export async function readBackfill(store: Pool | ClientBase, name: string): Prom
     name: row.name,
     targets: JSON.parse(row.targets) as string[],
     boundary: JSON.parse(row.boundary) as Backfill['boundary'],
+    origin: JSON.parse(row.origin) as Backfill['origin'],
     checks: JSON.parse(row.checks) as Backfill['checks'],
     state: row.state,
     sealed: row.sealed === null ? null : (JSON.parse(row.sealed) as Backfill['sealed']),

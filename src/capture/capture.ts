@@ -43,6 +43,8 @@ export interface CaptureOptions {
   readonly lingerMs: number;
   readonly publish: Publish;
   readonly durable: Durable;
+  /** How long the queue asks small transactions to wait for company, ms: more than 0 while it is full. */
+  readonly queueLingerMs?: () => number;
   /** Called when rows are not in the stream: before the slot was made, or while the publication was gone. */
   readonly passedOver?: () => Promise<unknown>;
   readonly log: Log;

@@ -37,6 +37,7 @@ interface SessionOptions {
   readonly lingerMs: number;
   readonly publish: Publish;
   readonly durable: Durable;
+  readonly queueLingerMs?: () => number;
   readonly log: Log;
   readonly liveness: Liveness;
   /** Looks for the publication on a connection of its own. Rejects when it is gone. */
@@ -94,8 +95,9 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
   /** Alone, a row leaves at once; while others follow, it waits a little for company. */
   function sendOrWait(): void {
     if (packer.waitingRows === 0) return;
-    if (lane.batches === 0 && !streamsFast) packer.flush();
-    else linger ??= setTimeout(endOfLinger, lingerMs);
+    const wishedMs = options.queueLingerMs?.() ?? 0;
+    if (lane.batches === 0 && !streamsFast && wishedMs === 0) packer.flush();
+    else linger ??= setTimeout(endOfLinger, Math.max(lingerMs, wishedMs));
   }
 
   function endOfLinger(): void {

@@ -31,3 +31,25 @@ export interface Batch {
   /** Commit time of its first transaction at the source, ms since 1970: for latency figures only, never data. */
   readonly committedAtMs: number;
 }
+
+/**
+ * Rows of one log table that are in the log alone, to be read from there when their turn has come. A committed row of a log
+ * never changes, so its number and its nonce are as good as the row.
+ */
+export interface LogRefs {
+  readonly target: string;
+  readonly rows: number;
+  /** Their `_id`s, in order and packed (`change/id-list.ts`). */
+  readonly ids: string;
+  /** Xor of their `_nonce`s: whether the log holds these rows, or others under their numbers. */
+  readonly nonces: string;
+  /** The greatest `_xid` among them. While it may still be open for others, a row that is not found may yet be. */
+  readonly lastXid: string;
+}
+
+/** A batch by reference: the same rows under the same id, and so many bytes fewer on the queue. */
+export interface ReferringBatch extends Omit<Batch, 'parts'> {
+  readonly refs: readonly LogRefs[];
+}
+
+export type QueuedBatch = Batch | ReferringBatch;

@@ -1,24 +1,27 @@
 import { EmendError } from '../errors.ts';
-import type { Batch, LogRows } from './batch.ts';
+import type { LogRefs, LogRows, QueuedBatch } from './batch.ts';
 import { formatLsn, parseLsn } from './lsn.ts';
 
 /** The form of a batch inside a queue job. Plain JSON: texts, nulls and small counts; no value is a JSON number. */
 export interface BatchJson {
   readonly v: 1;
   readonly id: string;
-  readonly parts: readonly LogRows[];
+  /** Either the rows … */
+  readonly parts?: readonly LogRows[];
+  /** … or where they are. */
+  readonly refs?: readonly LogRefs[];
   readonly rows: number;
   readonly bytes: number;
   readonly lsn: string;
   readonly at: number;
 }
 
-export function encodeBatch(batch: Batch): BatchJson {
-  const { id, parts, rows, bytes } = batch;
+export function encodeBatch(batch: QueuedBatch): BatchJson {
+  const { id, rows, bytes } = batch;
   return {
     v: 1,
     id,
-    parts,
+    ...('refs' in batch ? { refs: batch.refs } : { parts: batch.parts }),
     rows,
     bytes,
     lsn: formatLsn(batch.endLsn),
@@ -27,12 +30,12 @@ export function encodeBatch(batch: Batch): BatchJson {
 }
 
 /** @throws EmendError `batch_invalid` for a job that another version of emend, or somebody else, wrote. */
-export function decodeBatch(json: unknown): Batch {
+export function decodeBatch(json: unknown): QueuedBatch {
   const job = json as Partial<BatchJson> | null;
   if (
     job?.v !== 1 ||
     typeof job.id !== 'string' ||
-    !Array.isArray(job.parts) ||
+    !(Array.isArray(job.parts) || Array.isArray(job.refs)) ||
     typeof job.lsn !== 'string'
   ) {
     throw new EmendError('batch_invalid', 'a queue job is not a batch of this version of emend', {
@@ -42,7 +45,7 @@ export function decodeBatch(json: unknown): Batch {
   }
   return {
     id: job.id,
-    parts: job.parts as LogRows[],
+    ...(job.refs ? { refs: job.refs } : { parts: job.parts ?? [] }),
     rows: job.rows ?? 0,
     bytes: job.bytes ?? 0,
     endLsn: parseLsn(job.lsn),

@@ -1,4 +1,4 @@
-import type { Batch } from './batch.ts';
+import type { Batch, QueuedBatch } from './batch.ts';
 
 /**
  * The functions that stages take. `capture`, `queue` and `merge` know these types and not each other;
@@ -23,6 +23,9 @@ export type Durable = () => Promise<boolean>;
  * Rejects when nothing is lost by trying again later.
  */
 export type Handle = (batch: Batch, signal: AbortSignal) => Promise<void>;
+
+/** The same for what a queue hands over, with or without its rows. */
+export type HandleQueued = (batch: QueuedBatch, signal: AbortSignal) => Promise<void>;
 
 /** Where a stage says what it does; pino fits. Never a row value, never a password. */
 export interface Log {

@@ -3,7 +3,13 @@ import { countOf } from '../observe/count-of.ts';
 import type { CarriedOut } from '../pipeline/backfill-requests.ts';
 import { load as loadConfig } from './commands.ts';
 import type { CommonOptions } from './commands.ts';
-import { describeBackfill, describeBackfills, describeChecks, describeDiff } from './describe-backfill.ts';
+import {
+  describeBackfill,
+  describeBackfills,
+  describeChecks,
+  describeDiff,
+  describeRun,
+} from './describe-backfill.ts';
 import { print, printJson, showProgress } from './print.ts';
 import { createProgressBar } from './progress-bar.ts';
 
@@ -78,6 +84,32 @@ export async function load(name: string, file: string | undefined, options: Load
     ].filter((part) => part !== '');
     print([`${countOf(written, 'row is', 'rows are')} loaded into backfill ${name}`, ...rest].join('; '));
   }
+}
+
+interface RunOptions extends CommonOptions {
+  readonly promote?: boolean;
+  readonly reason?: string;
+  readonly logicVersion?: string;
+  readonly timeout: number;
+}
+
+/** Exit code 1 when it did not come as far as it was asked to. */
+export async function run(file: string, options: RunOptions): Promise<void> {
+  const config = await loadConfig(options);
+  const { runBackfill } = await import('../pipeline/run-backfill.ts');
+  const bar = createProgressBar(file, 'rows');
+  const progress = showProgress(file);
+  const ran = await runBackfill(config, file, {
+    promote: options.promote === true,
+    reason: options.reason,
+    logicVersion: options.logicVersion,
+    timeoutMs: options.timeout * 1_000,
+    onLoad: ({ read, written, share }) => bar.show({ done: read, doneNow: written, share }),
+    onProgress: (text) => progress.show(text),
+  }).finally(() => progress.end());
+  if (options.json) printJson(ran);
+  else print(describeRun(ran));
+  if (ran.problem !== null) process.exitCode = 1;
 }
 
 interface AskOptions extends CommonOptions {

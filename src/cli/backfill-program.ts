@@ -39,6 +39,13 @@ export function addBackfillCommands(
     .option('--open-start', 'a start that is null is open, instead of refused')
     .option('--skip-bad <file>', 'write bad lines with their reasons there, and go on')
     .action(backfill.load);
+  common(program.command('run'), 'run a backfill file: open, load, seal, check, and promote where asked')
+    .argument('<file>', 'backfills/2026-11-29-reprice.ts or .sql; its name is that of the backfill')
+    .option('--promote', 'make it visible, when no check stands in the way that the file does not accept')
+    .option('--reason <text>', 'why it is promoted; kept for ever')
+    .option('--logic-version <version>', 'where the file states none; default: the git commit of its folder')
+    .option(...timeout)
+    .action(backfill.run);
   named('seal', 'end the loading, and wait until all rows are staged and checked')
     .option('--reason <text>', 'kept for ever')
     .option(...timeout)

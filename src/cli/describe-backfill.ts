@@ -1,6 +1,9 @@
+import { rawInputOf } from '../backfill/raw-input.ts';
+import type { RawInput } from '../backfill/raw-input.ts';
 import { countOf } from '../observe/count-of.ts';
 import type { BackfillChange, BackfillDiff, DiffSummary } from '../pipeline/backfill-diff.ts';
 import type { BackfillCheck, BackfillReport, ListedBackfill } from '../pipeline/backfill-report.ts';
+import type { BackfillRun } from '../pipeline/run-backfill.ts';
 import { formatTable } from './format-table.ts';
 
 export function describeBackfills(backfills: readonly ListedBackfill[]): string {
@@ -39,6 +42,7 @@ export function describeBackfill(report: BackfillReport): string {
     `logic     ${logicVersion ?? ''}`,
     `boundary  ${JSON.stringify(boundary)}`,
     `origin    ${JSON.stringify(origin)}`,
+    ...rawInputOf(origin).map(describeRawInput),
     '',
     formatTable(
       ['target', 'loaded', 'sealed', 'staged'],
@@ -62,6 +66,11 @@ export function describeBackfill(report: BackfillReport): string {
   ].join('\n');
 }
 
+function describeRawInput({ file, checksum }: RawInput): string {
+  const found = checksum === null ? 'could not be read' : `could be read, sha256 ${checksum}`;
+  return `raw input ${file}: ${found}`;
+}
+
 export function describeChecks(name: string, state: string, checks: readonly BackfillCheck[]): string {
   if (checks.length === 0) {
     return `backfill ${name} is ${state} and has not been checked: that is done when all that was sealed is staged.`;
@@ -80,6 +89,40 @@ function checkTable(checks: readonly BackfillCheck[]): string {
       accepted === null ? verdict : `${verdict}, accepted: ${accepted}`,
     ]),
   );
+}
+
+export function describeRun({
+  backfill,
+  state,
+  problem,
+  waitsFor,
+  done,
+  loaded,
+  checks,
+  diff,
+}: BackfillRun): string {
+  const written = loaded.reduce((sum, each) => sum + each.written, 0);
+  const steps = done.map((step) => (step === 'loaded' ? `${countOf(written, 'row')} loaded` : step));
+  const [isChecked, isPromoted] = [state === 'checked', state === 'promoted'];
+  return [
+    done.length === 0
+      ? `backfill ${backfill} had been run before: it is ${state}; nothing has changed`
+      : `backfill ${backfill} is ${state} (${steps.join(', ')})`,
+    ...(checks.length === 0 ? [] : ['', checkTable(checks)]),
+    ...(isChecked || isPromoted ? ['', ...describeSummaries(diff)] : []),
+    ...(waitsFor === null ? [] : ['', `it is promoted at ${waitsFor}, while a worker runs`]),
+    ...(problem === null ? [] : ['', `${problem}\nSee emend backfill show ${backfill}.`]),
+    ...(isChecked && problem === null && waitsFor === null
+      ? [
+          '',
+          `emend backfill diff ${backfill} lists the changes; run the file with --promote to make them visible`,
+        ]
+      : []),
+  ].join('\n');
+}
+
+function describeSummaries(summary: readonly DiffSummary[]): string[] {
+  return summary.length === 0 ? ['no answer changes'] : summary.map(describeSummary);
 }
 
 export function describeDiff(

@@ -26,7 +26,11 @@ export function checkConfig(input: unknown, env: Env): { config: ResolvedConfig;
   const config: ResolvedConfig = {
     source: { url: sourceUrl, replicationUrl: urls.get('source.replicationUrl') ?? sourceUrl },
     store: { url: urls.get('store.url') ?? '' },
-    queue: { redis: urls.get('queue.redis') ?? null, prefix: readPrefix(section('queue.prefix'), findings) },
+    queue: {
+      redis: urls.get('queue.redis') ?? null,
+      prefix: readPrefix(section('queue.prefix'), findings),
+      maxBytes: numbers.get('queue.maxBytes')!,
+    },
     targets: checkTargets(root['targets'], findings),
     capture: {
       atomicRows: numbers.get('capture.atomicRows')!,

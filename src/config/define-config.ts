@@ -19,6 +19,8 @@ export interface EmendConfig {
     readonly redis?: string | undefined;
     /** Replaces the prefix `{emend-<install id>}` of all keys. */
     readonly prefix?: string | undefined;
+    /** Bytes that the queue may hold; when it gets full, it is told where rows are, not the rows. Default 268,435,456. */
+    readonly maxBytes?: number | undefined;
   };
   readonly targets: Readonly<Record<string, TargetConfig>>;
   readonly capture?: CaptureConfig;

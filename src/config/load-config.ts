@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
-import { extname, resolve } from 'node:path';
-import { createJiti } from 'jiti';
+import { resolve } from 'node:path';
 import { EmendError } from '../errors.ts';
+import { loadModule } from './load-module.ts';
 
 const fileNames = ['ts', 'mts', 'js', 'mjs'].map((extension) => `emend.config.${extension}`);
 
@@ -23,27 +23,6 @@ export function findConfigFile(cwd: string, file: string | null): string {
 }
 
 /** What the file exports by default. */
-export async function loadConfigFile(path: string): Promise<unknown> {
-  // the running emend stands in for `import … from 'emend'`, also where no package of that name is installed
-  const jiti = createJiti(import.meta.url, { fsCache: false, virtualModules: { emend: await importSelf() } });
-  let loaded: { default?: unknown };
-  try {
-    loaded = await jiti.import(path);
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new EmendError('config_invalid', `${path} cannot be loaded: ${reason}`, {
-      remedy: 'Correct the file; it has to run by itself and export a configuration by default.',
-      cause,
-    });
-  }
-  if (loaded.default !== undefined) return loaded.default;
-  throw new EmendError('config_invalid', `${path} exports nothing by default`, {
-    remedy: 'Write: export default defineConfig({ … })',
-  });
-}
-
-/** The public surface that this file belongs to; its name is built here, as no file of the house imports upwards. */
-async function importSelf(): Promise<unknown> {
-  const index = new URL(`../index${extname(import.meta.url)}`, import.meta.url);
-  return import(index.href);
+export function loadConfigFile(path: string): Promise<unknown> {
+  return loadModule(path, 'defineConfig({ … })');
 }

@@ -11,7 +11,12 @@ export interface UrlOption {
 }
 
 export interface NumberOption {
-  readonly path: 'capture.atomicRows' | 'capture.atomicBytes' | 'capture.lingerMs' | 'merge.concurrency';
+  readonly path:
+    | 'queue.maxBytes'
+    | 'capture.atomicRows'
+    | 'capture.atomicBytes'
+    | 'capture.lingerMs'
+    | 'merge.concurrency';
   readonly default: number;
   readonly min: number;
   readonly max: number;
@@ -50,6 +55,13 @@ export const urlOptions: readonly UrlOption[] = [
 ];
 
 export const numberOptions: readonly NumberOption[] = [
+  {
+    path: 'queue.maxBytes',
+    default: 268_435_456,
+    min: 1_048_576,
+    max: 1_099_511_627_776,
+    description: 'Bytes it may hold; when it gets full, it is told where rows are, not the rows.',
+  },
   {
     path: 'capture.atomicRows',
     default: 1_000,

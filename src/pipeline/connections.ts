@@ -25,17 +25,21 @@ export function openStore(config: ResolvedConfig, options: OpenOptions): Promise
 }
 
 /**
- * The source for the sweep. It is not connected to here: workers go on merging while the source is away. Its look-ups are by
- * index, and a plan that was made while a log was small must not become a scan of all of it.
+ * The source for those who read logs beside the work. It is not connected to here: workers go on merging while the source is away.
+ * Look-ups are by index, and a plan that was made while a log was small must not become a scan of all of it.
  */
-export function createSweepSource(config: ResolvedConfig): Pool {
+export function createLogPool(config: ResolvedConfig, { role, max }: { role: string; max: number }): Pool {
   return createPool({
     url: config.source.url,
-    applicationName: 'emend sweep',
-    max: 1,
+    applicationName: `emend ${role}`,
+    max,
     statementTimeoutMs: 25_000,
     settings: { enable_seqscan: 'off', jit: 'off' },
   });
+}
+
+export function createSweepSource(config: ResolvedConfig): Pool {
+  return createLogPool(config, { role: 'sweep', max: 1 });
 }
 
 /** The same for a command, which has nothing to do while the source is away. */

@@ -1,9 +1,12 @@
 import type { Imported } from '../backfill/import-history.ts';
 import { resolveConfig } from '../config/config.ts';
 import type { EmendConfig, TargetConfig } from '../config/define-config.ts';
+import type { Asking } from '../log/backfill.ts';
 import type { Executor } from '../log/executor.ts';
 import type { Loaded } from '../backfill/load.ts';
 import { createLogger } from '../observe/logger.ts';
+import { revert } from './backfill-requests.ts';
+import type { CarriedOut, WaitOptions } from './backfill-requests.ts';
 import { correctColumns } from './correct-columns.ts';
 import type { ColumnCorrection } from './correct-columns.ts';
 import { importFile } from './import-file.ts';
@@ -14,6 +17,8 @@ import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';
 import { startPipeline } from './pipeline.ts';
 import type { Pipeline, Role } from './pipeline.ts';
+import { runBackfill } from './run-backfill.ts';
+import type { BackfillRun, RunOptions } from './run-backfill.ts';
 import { readStatus } from './status.ts';
 import type { Status } from './status-report.ts';
 import { waitUntilMerged } from './wait.ts';
@@ -31,6 +36,10 @@ export interface Emend {
   importHistory(target: string, file: string, options: ImportOptions): Promise<Imported>;
   /** Adds rows to an open backfill: of a file, a select in the source, or a program. Run again, it goes on where it was. */
   loadBackfill(input: LoadInput, options: LoadOptions): Promise<Loaded>;
+  /** Runs a backfill file as far as its checks, or further with `promote`. */
+  runBackfill(file: string, options?: RunOptions): Promise<BackfillRun>;
+  /** Takes a promoted backfill back, and waits until the store has done it. */
+  revertBackfill(name: string, options: Required<Asking> & WaitOptions): Promise<CarriedOut>;
   /** "Only the price, keep the rest": whole-row corrections made from what is believed now, in the application's transaction. */
   correctColumns(tx: Executor, target: TargetConfig, correction: ColumnCorrection): Promise<string[]>;
 }
@@ -46,6 +55,8 @@ export function createEmend(input: EmendConfig, env: NodeJS.ProcessEnv = process
     status: () => readStatus(config),
     importHistory: (target, file, options) => importFile(config, target, file, options),
     loadBackfill: (input, options) => loadBackfill(config, input, options),
+    revertBackfill: (name, options) => revert(config, name, options),
+    runBackfill: (file, options) => runBackfill(config, file, options),
     correctColumns: (tx, target, correction) => correctColumns(config, tx, target, correction),
   };
 }

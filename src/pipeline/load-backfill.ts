@@ -4,6 +4,7 @@ import type { Pool } from 'pg';
 import { loadRemedy, loadRows } from '../backfill/load.ts';
 import type { LoadProgress, Loaded } from '../backfill/load.ts';
 import { loadSql } from '../backfill/load-sql.ts';
+import { loadStoreSql } from '../backfill/load-store-sql.ts';
 import { readRecords } from '../backfill/read-rows.ts';
 import type { FileRow, UnreadRow } from '../backfill/read-rows.ts';
 import { createSkipFile } from '../backfill/skip-file.ts';
@@ -19,10 +20,10 @@ import { withServers } from './connections.ts';
 import { findTarget } from './find-target.ts';
 import { requireInstall } from './install.ts';
 
-/** What is loaded: a file (`-` is stdin), a select that runs in the source, or rows of a program. */
+/** What is loaded: a file (`-` is stdin), a select that runs in the source (or in the store), or rows of a program. */
 export type LoadInput =
   | { readonly file: string; readonly format?: 'csv' | 'ndjson' | undefined }
-  | { readonly sql: string }
+  | { readonly sql: string; readonly on?: 'source' | 'store' | undefined }
   | { readonly rows: AsyncIterable<object> | Iterable<object> };
 
 export interface LoadOptions {
@@ -36,6 +37,8 @@ export interface LoadOptions {
   readonly openStart?: boolean | undefined;
   /** Path of a file that gets bad rows with their reasons, as NDJSON. Without it the first bad row ends the load. */
   readonly skipBad?: string | undefined;
+  /** What to do about a bad row. */
+  readonly remedy?: string | undefined;
   readonly onProgress?: ((progress: LoadProgress & { readonly share: number | null }) => void) | undefined;
 }
 
@@ -51,16 +54,20 @@ export async function loadBackfill(
     const declaration = findTarget(config.targets, name);
     const [target] = await withClient(store, (client) => resolveTargets(client, [declaration]));
     const work = { source, target: target!, name: options.backfill };
-    if ('sql' in input) return loadSql({ ...work, sql: input.sql, input: options.source });
+    if ('sql' in input) {
+      const select = { ...work, sql: input.sql, input: options.source };
+      return input.on === 'store' ? loadStoreSql({ ...select, store }) : loadSql(select);
+    }
     const { rows, share } =
       'file' in input
-        ? await openFile(input)
+        ? await openFile(input, options.remedy)
         : { rows: rowsOf(source, target!, input.rows), share: () => null };
     return loadRows({
       ...work,
       input: inputName(input, options.source),
       rows,
       ignore: options.ignore ?? [],
+      remedy: options.remedy,
       openStart: options.openStart === true,
       ...(options.skipBad === undefined ? {} : { skipBad: createSkipFile(options.skipBad) }),
       onProgress: (progress) => options.onProgress?.({ ...progress, share: share() }),
@@ -99,13 +106,10 @@ interface OpenedRows {
   readonly share: () => number | null;
 }
 
-async function openFile({
-  file: path,
-  format,
-}: {
-  file: string;
-  format?: 'csv' | 'ndjson' | undefined;
-}): Promise<OpenedRows> {
+async function openFile(
+  { file: path, format }: { file: string; format?: 'csv' | 'ndjson' | undefined },
+  remedy = loadRemedy,
+): Promise<OpenedRows> {
   // a file that is not there is told by whoever reads it
   const size =
     path === '-'
@@ -119,7 +123,7 @@ async function openFile({
     read = () => file.bytesRead ?? 0;
   };
   return {
-    rows: readRecords({ path, format, remedy: loadRemedy, onOpen }),
+    rows: readRecords({ path, format, remedy, onOpen }),
     share: () => (size > 0 ? Math.min(1, read() / size) : null),
   };
 }

@@ -21,7 +21,8 @@ export async function gitCommit(cwd: string): Promise<string> {
       'bad_arguments',
       'the version of the logic is not known: there is no git commit here',
       {
-        remedy: 'Give it with --logic-version: whatever finds the program again that computed the rows.',
+        remedy:
+          'Give it with --logic-version, or as logicVersion in a backfill file: whatever finds the program again that computed the rows.',
         cause: error,
       },
     );

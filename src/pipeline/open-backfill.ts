@@ -9,6 +9,7 @@ import type { BackfillOpening, Boundary } from '../log/backfill.ts';
 import { asRefusal } from '../log/backfill-refusal.ts';
 import { logTable } from '../log/log-columns.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
+import { checkStatedChecks } from './check-stated-checks.ts';
 import { withServers } from './connections.ts';
 import { findTarget } from './find-target.ts';
 import { requireInstall } from './install.ts';
@@ -20,9 +21,9 @@ export interface Opened {
 }
 
 /**
- * Opens a backfill, once its boundary is known to mean something.
+ * Opens a backfill, once its boundary and its checks are known to mean something.
  *
- * @throws EmendError `bad_arguments` for a boundary that cannot be read, `backfill_refused` for what the source refuses
+ * @throws EmendError `bad_arguments` for a boundary or a check that cannot be read, `backfill_refused` for what the source refuses
  */
 export async function openStatedBackfill(config: ResolvedConfig, opening: BackfillOpening): Promise<Opened> {
   const declarations = opening.targets.map((name) => findTarget(config.targets, name));
@@ -32,6 +33,7 @@ export async function openStatedBackfill(config: ResolvedConfig, opening: Backfi
     return withClient(source, async (client) => {
       for (const target of targets)
         await checkBoundary(client, target, opening.boundary?.[target.name] ?? {});
+      await checkStatedChecks(store, targets, opening.checks ?? {});
       const opened = await openBackfill(client, opening).catch((error: unknown) => {
         throw asRefusal(error);
       });

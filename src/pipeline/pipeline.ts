@@ -17,6 +17,7 @@ import { startRequestSweep } from '../backfill/request-sweep.ts';
 import { createCapture } from '../capture/capture.ts';
 import { publicationName, slotName } from '../capture/names.ts';
 import type { LogRows } from '../change/batch.ts';
+import type { Handle, HandleQueued } from '../change/ports.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { mergeSettings } from '../merge/merge.ts';
 import { openQueue } from '../queue/queue.ts';
@@ -25,10 +26,11 @@ import { startClock } from '../store/clock.ts';
 import { askForSweep } from '../sweep/marks.ts';
 import { startSweep } from '../sweep/sweep.ts';
 import { handleRequests, publishByLane, toJobs } from './backfill-work.ts';
-import { createSweepSource, openStore } from './connections.ts';
+import { createLogPool, createSweepSource, openStore } from './connections.ts';
 import { requireInstall } from './install.ts';
 import { createLiveMerge } from './live-merge.ts';
 import { queueHome, queuePrefix } from './install-queue.ts';
+import { withRowsOfLog } from './referred-rows.ts';
 import { createShutdown } from './shutdown.ts';
 import type { Shutdown } from './shutdown.ts';
 
@@ -89,20 +91,26 @@ async function startStages(
   shutdown.push({ name: 'store', limitMs: 300, end: () => store.end() });
   const install = await requireInstall(store);
 
-  // before the queue, so that it ends after the jobs that use it
+  // before the queue, so that they end after the jobs that use them
   const backfillServers = roles.includes('worker') ? await openBackfillServers(config, shutdown) : undefined;
+  // connects when the first batch comes by reference
+  const logs = createLogPool(config, { role, max: config.merge.concurrency });
+  shutdown.push({ name: 'logs', limitMs: 300, end: () => logs.end() });
 
   const prefix = queuePrefix(config, install);
-  const queue = await openQueue(queueHome(config), { prefix, role, log, tuning: queueTuning });
+  const { maxBytes } = config.queue;
+  const queue = await openQueue(queueHome(config), { prefix, role, log, maxBytes, tuning: queueTuning });
   shutdown.push({ name: 'queue', limitMs: 5_000, end: () => queue.close({ deadlineMs: 4_500 }) });
 
   if (backfillServers) {
     const merge = await createLiveMerge(config, store, log);
     const clock = startClock(store, log);
     shutdown.push({ name: 'clock', limitMs: 300, end: () => clock.stop() });
-    queue.startWorker(merge, { concurrency: config.merge.concurrency });
+    const withRows = (handle: Handle): HandleQueued => withRowsOfLog({ source: logs, log }, handle);
+    queue.startWorker(withRows(merge), { concurrency: config.merge.concurrency });
     const source = createSweepSource(config);
-    queue.startWorker(handleRequests(config, backfillServers), { lane: 'backfill', concurrency: 1 });
+    const requests = withRows(handleRequests(config, backfillServers));
+    queue.startWorker(requests, { lane: 'backfill', concurrency: 1 });
     const publish = (rows: LogRows): Promise<void> => queue.publishRequests(toJobs(rows));
     const requestSweep = startRequestSweep({ ...backfillServers, publish, log });
     shutdown.push({ name: 'sweep of requests', limitMs: 400, end: () => requestSweep.stop() });
@@ -130,6 +138,7 @@ async function startStages(
     ...config.capture,
     publish: publishByLane(queue),
     durable: queue.durable,
+    queueLingerMs: () => queue.lingerMs(),
     passedOver: () => askForSweep(store),
     log,
   });

@@ -17,11 +17,19 @@ export interface Broker {
   readEpoch(): Promise<string | null>;
   /** Sets the epoch where there is none; returns the one that then stands. */
   claimEpoch(candidate: string): Promise<string>;
+  /** What its server holds in bytes, and the most that it was given, if it was. */
+  readUse(): Promise<Use>;
   /** Gives up commands without an answer: they would otherwise be held in memory, with their batches, and sent later. */
   abandonCommands(): void;
   close(): Promise<void>;
   /** Cuts what is still connected, without asking the server. */
   cut(): void;
+}
+
+export interface Use {
+  /** Of this install's jobs, or, where that cannot be told apart, of everybody. */
+  readonly bytes: number;
+  readonly limit: number | null;
 }
 
 export interface OpenedWorker {

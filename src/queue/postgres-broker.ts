@@ -49,6 +49,7 @@ export async function openPostgresBroker(url: string, options: BrokerOptions): P
       await insertEpoch(pool, prefix, candidate);
       return (await selectEpoch(pool, prefix)) ?? candidate;
     },
+    readUse: async () => ({ bytes: await sumOfJobs(pool, nameOf('')), limit: null }),
     abandonCommands: () => {},
     close: () => pool.end(),
     cut: () => void pool.end().catch(() => {}),
@@ -91,4 +92,13 @@ async function insertEpoch(pool: pg.Pool, prefix: string, epoch: string): Promis
     `insert into emend_epoch (prefix, epoch) values ($1, $2) on conflict (prefix) do nothing`,
     [prefix, epoch],
   );
+}
+
+/** As they are stored, compressed; the values themselves are not read for it. */
+async function sumOfJobs(pool: pg.Pool, names: string): Promise<number> {
+  const { rows } = await pool.query<{ bytes: string }>(
+    `select coalesce(sum(pg_column_size(data)), 0)::text as bytes from job where starts_with(queue, $1)`,
+    [names],
+  );
+  return Number(rows[0]!.bytes);
 }

@@ -1,11 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { JobsOptions } from 'bullmq';
-import type { Batch } from '../change/batch.ts';
+import type { Batch, QueuedBatch } from '../change/batch.ts';
 import { encodeBatch } from '../change/codec.ts';
 import type { Publish } from '../change/ports.ts';
+import { referTo } from '../change/refer.ts';
 import type { Broker, BullQueue } from './broker.ts';
 import { answerOf } from './deadline.ts';
 import type { Epoch } from './epoch.ts';
+import type { Fill } from './fill.ts';
 import type { Tuning } from './tuning.ts';
 
 /** Text of one call: small enough not to hold up the server's only thread, large enough to fill a round trip. */
@@ -21,23 +23,35 @@ const jobOptions: JobsOptions = {
   stackTraceLimit: 0,
 };
 
+/**
+ * A batch above either is bulk: it gives way to smaller ones that wait, whenever they came, since order does not matter (law 2).
+ * So a correction is not late because of a million others that were written before it.
+ */
+const bulkRows = 100;
+const bulkBytes = 64 * 1024;
+
+/** What a job takes beside its batch, about. */
+const bytesPerJob = 1_000;
+
 interface Publishing {
   readonly broker: Broker;
   readonly bull: BullQueue;
   readonly epoch: Epoch;
   readonly tuning: Tuning;
+  /** Left out: batches go by value, however many wait. */
+  readonly fill?: Fill;
 }
 
 /**
  * Adding several jobs is not atomic, and an add that was never answered may have happened: the same is offered again
  * under the same ids, which the server knows.
  */
-export function createPublish({ broker, bull, epoch, tuning }: Publishing): Publish {
-  async function addOnce(batches: readonly Batch[], limitMs: number): Promise<void> {
-    const jobs = batches.map((batch) => ({
+export function createPublish({ broker, bull, epoch, tuning, fill }: Publishing): Publish {
+  async function addOnce(batches: readonly Offered[], limitMs: number): Promise<void> {
+    const jobs = batches.map(({ batch, isBulk }) => ({
       name: 'batch',
       data: encodeBatch(batch),
-      opts: { ...jobOptions, jobId: `${batch.id}-${epoch.current}` },
+      opts: { ...jobOptions, priority: isBulk ? 1 : 0, jobId: `${batch.id}-${epoch.current}` },
     }));
     const [first] = jobs;
     if (!first) return;
@@ -47,7 +61,7 @@ export function createPublish({ broker, bull, epoch, tuning }: Publishing): Publ
     );
   }
 
-  async function add(batches: readonly Batch[]): Promise<void> {
+  async function add(batches: readonly Offered[]): Promise<void> {
     const endAt = Date.now() + tuning.addTimeoutMs;
     for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 1_000)) {
       try {
@@ -60,8 +74,22 @@ export function createPublish({ broker, bull, epoch, tuning }: Publishing): Publ
   }
 
   return async (batches) => {
-    for (const call of splitByBytes(batches)) await add(call);
+    for (const call of splitByBytes(batches)) {
+      const offered = call.map((batch) => offer(batch, fill?.isFull() === true));
+      await add(offered);
+      fill?.add(offered.reduce((sum, { batch: { bytes } }) => sum + bytes + bytesPerJob, 0));
+    }
   };
+}
+
+interface Offered {
+  readonly batch: QueuedBatch;
+  readonly isBulk: boolean;
+}
+
+function offer(batch: Batch, byReference: boolean): Offered {
+  const isBulk = batch.rows > bulkRows || batch.bytes > bulkBytes;
+  return { batch: byReference ? referTo(batch) : batch, isBulk };
 }
 
 function* splitByBytes(batches: readonly Batch[]): Generator<Batch[]> {

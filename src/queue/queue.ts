@@ -7,13 +7,14 @@
  * If that is broken: capture confirms WAL whose rows are nowhere but in the log, and they arrive late, by the sweep.
  * Nothing here decides correctness: a job may be lost, doubled or handed to two workers at once. The ledger is the truth.
  */
-import type { Durable, Handle, Log, Publish } from '../change/ports.ts';
+import type { Durable, HandleQueued, Log, Publish } from '../change/ports.ts';
 import { EmendError } from '../errors.ts';
 import type { Broker } from './broker.ts';
 import { inspectQueue } from './checks.ts';
 import { answerOf, within } from './deadline.ts';
 import { createEpoch } from './epoch.ts';
 import { createErrorLog } from './error-log.ts';
+import { createFill } from './fill.ts';
 import { addressOf, type QueueHome } from './home.ts';
 import { openPostgresBroker } from './postgres-broker.ts';
 import { createPublish } from './publish.ts';
@@ -23,8 +24,10 @@ import { startWorker, type QueueWorker, type WorkerOptions } from './worker.ts';
 
 export interface Queue {
   readonly kind: 'redis' | 'postgres';
-  /** Of live corrections. */
+  /** Of live corrections. While the queue is full, it is given where their rows are instead of the rows. */
   readonly publish: Publish;
+  /** How long small batches should wait for company, ms. More than 0 while it is full. */
+  lingerMs(): number;
   /** Of requests of backfills: they wait beside live corrections, and never in front of them. */
   readonly publishRequests: Publish;
   /**
@@ -32,7 +35,7 @@ export interface Queue {
    * exchanged in between; offer again everything since the last confirmed position (under ids of the new epoch).
    */
   readonly durable: Durable;
-  startWorker(handle: Handle, options: WorkerOptions & { readonly lane?: Lane }): QueueWorker;
+  startWorker(handle: HandleQueued, options: WorkerOptions & { readonly lane?: Lane }): QueueWorker;
   /** Of the live lane. */
   counts(): Promise<QueueCounts>;
   /** The epoch that the queue holds now: a new one means that it was emptied or exchanged. */
@@ -54,6 +57,8 @@ export interface QueueOptions {
   readonly log: Log;
   /** Shown in the server's list of connections: `worker`, `reader`. */
   readonly role: string;
+  /** Bytes that the live lane may hold. */
+  readonly maxBytes?: number;
   readonly tuning?: Partial<Tuning>;
 }
 
@@ -76,18 +81,30 @@ export async function openQueue(home: QueueHome, options: QueueOptions): Promise
     broker.cut();
     throw error;
   }
+  const fill = createFill({
+    broker,
+    countJobs,
+    maxBytes: options.maxBytes ?? Infinity,
+    timeoutMs: tuning.addTimeoutMs,
+  });
   const workers: QueueWorker[] = [];
   let closed: Promise<void> | undefined;
 
   async function countsOf(lane: Lane): Promise<QueueCounts> {
-    const counting = lanes[lane].getJobCounts('waiting', 'active', 'delayed', 'failed');
+    const counting = lanes[lane].getJobCounts('waiting', 'prioritized', 'active', 'delayed', 'failed');
     const {
       waiting = 0,
+      prioritized = 0,
       active = 0,
       delayed = 0,
       failed = 0,
     } = await answerOf(tuning.addTimeoutMs, counting, 'counting the jobs of the queue');
-    return { waiting, active, delayed, failed };
+    return { waiting: waiting + prioritized, active, delayed, failed };
+  }
+
+  async function countJobs(): Promise<number> {
+    const { waiting, active, delayed, failed } = await countsOf('live');
+    return waiting + active + delayed + failed;
   }
 
   /** Jobs that a worker ought to take: somebody may have paused the queue on purpose. */
@@ -111,7 +128,8 @@ export async function openQueue(home: QueueHome, options: QueueOptions): Promise
 
   return {
     kind: broker.kind,
-    publish: createPublish({ broker, bull: lanes.live, epoch, tuning }),
+    publish: createPublish({ broker, bull: lanes.live, epoch, tuning, fill }),
+    lingerMs: () => fill.lingerMs(),
     publishRequests: createPublish({ broker, bull: lanes.backfill, epoch, tuning }),
     durable: () => epoch.isUnchanged(),
     startWorker(handle, { lane = 'live', ...workerOptions }) {

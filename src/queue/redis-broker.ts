@@ -57,6 +57,11 @@ export async function openRedisBroker(url: string, options: BrokerOptions): Prom
       await commands.setnx(epochKey, candidate);
       return (await commands.get(epochKey)) ?? candidate;
     },
+    async readUse() {
+      const info = await commands.info('memory');
+      const limit = numberIn(info, 'maxmemory');
+      return { bytes: numberIn(info, 'used_memory'), limit: limit > 0 ? limit : null };
+    },
     abandonCommands: () => commands.disconnect(true),
     async close() {
       await commands.quit();
@@ -74,6 +79,11 @@ function end(client: Redis): void {
   if (client.status !== 'reconnecting') return;
   client.once('connect', () => client.disconnect());
   client.connect().catch(() => {});
+}
+
+/** 0 where a managed server does not say it. */
+function numberIn(info: string, name: string): number {
+  return Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1] ?? 0);
 }
 
 const connectionOptions = {

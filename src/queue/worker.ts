@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq';
 import { decodeBatch } from '../change/codec.ts';
-import type { Handle, Log } from '../change/ports.ts';
+import type { HandleQueued, Log } from '../change/ports.ts';
 import { createBreaker } from './breaker.ts';
 import type { Broker, OpenedWorker } from './broker.ts';
 import { within } from './deadline.ts';
@@ -25,7 +25,7 @@ export interface WorkerOptions {
 interface WorkerParts {
   readonly broker: Broker;
   readonly lane: string;
-  readonly handle: Handle;
+  readonly handle: HandleQueued;
   readonly tuning: Tuning;
   readonly log: Log;
   readonly errors: ErrorLog;

@@ -98,6 +98,15 @@ export async function readPage(
   return rows.map(({ target, xid, id, nonce }) => ({ target, nonce, xid: BigInt(xid), id: BigInt(id) }));
 }
 
+/** Whether this transaction has ended for every later snapshot, and all before it. */
+export async function hasEnded(source: Pool | ClientBase, xid: bigint): Promise<boolean> {
+  const { rows } = await source.query<{ ended: string }>(
+    `select (pg_snapshot_xmin(pg_current_snapshot()) > $1::xid8)::text as ended`,
+    [String(xid)],
+  );
+  return rows[0]!.ended === 'true';
+}
+
 /** Whole rows of one log as the server's own text (law 9: the session is pinned), by `_id`. */
 export async function readRows(
   source: Pool | ClientBase,

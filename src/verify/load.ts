@@ -6,6 +6,7 @@ import { logTable } from '../log/log-columns.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { openEnd, toAxis } from '../store/period-form.ts';
+import { findBackfillGaps } from './backfill-gaps.ts';
 import { askedArrays, askedKeys, keyColumns, logColumnNames, valueTexts } from './workspace.ts';
 import type { Examined } from './workspace.ts';
 
@@ -46,7 +47,7 @@ export async function load(
   await loadBaseline(examined);
   await loadStored(examined);
   await loadLost(examined);
-  await client.query(backfillGapSql);
+  await findBackfillGaps(examined);
   await findNotUndone(source, examined);
   if (examined.keys === null) await client.query(notInLogSql, [target.name, examined.until]);
   await client.query('create index on pg_temp.verify_claim (bucket)');
@@ -111,7 +112,7 @@ function period(target: Target, cast: (column: Column) => string | null): string
 /** Parameters: the target's name, then ids, nonces and backfills of log rows. */
 const gapSql = `
     insert into pg_temp.verify_gap
-    select case when l._id is not null then 'other_nonce' when a.backfill is null then 'not_merged' else 'in_backfill' end, a.id
+    select case when l._id is not null then 'other_nonce' when a.backfill is null then 'not_merged' else 'in_backfill' end, a.id, a.backfill
     from unnest($2::bigint[], $3::bigint[], $4::text[]) as a (id, nonce, backfill)
     left join emend.ledger l on l._id = a.id
     where case
@@ -119,15 +120,6 @@ const gapSql = `
       else (l._nonce <> a.nonce or l.target <> $1)
         and not exists (select from emend.diverged d where d._id = a.id and d._nonce = a.nonce and d.resolution is not null)
     end`;
-
-/** Rows of a backfill wait until they are asked for; but where the store has something of them, the ledger has to have them. */
-const backfillGapSql = `
-  with told as (
-    update pg_temp.verify_gap g set kind = 'not_merged'
-    where g.kind = 'in_backfill' and exists (select from pg_temp.verify_stored s where s.id = g.id)
-    returning g.id
-  )
-  delete from pg_temp.verify_gap g where g.kind = 'in_backfill' and g.id not in (select id from told)`;
 
 const notInLogSql = `
   insert into pg_temp.verify_gap
@@ -260,11 +252,11 @@ async function findNotUndone(source: Pool, { client, target }: Examined): Promis
 export async function forgetClosedGaps({ client, target }: Examined): Promise<number> {
   await client.query(
     `delete from pg_temp.verify_gap g
-     where case g.kind
-       when 'not_merged' then
+     where case
+       when g.kind in ('not_merged', 'not_held') then
          exists (select from emend.ledger l where l._id = g.id)
          or exists (select from emend.dead_letter d where d._id = g.id)
-       when 'not_undone' then exists (select from emend.undone u where u._id = g.id and u.target = $1)
+       when g.kind = 'not_undone' then exists (select from emend.undone u where u._id = g.id and u.target = $1)
        else false
      end`,
     [target.name],

@@ -97,7 +97,7 @@ async function spareOrphans(source: Pool, { client, target }: Examined): Promise
     `with spared as (
        select unnest($1::bigint[]) as id
        union
-       select g.id from pg_temp.verify_gap g where g.kind in ('other_nonce', 'not_undone')
+       select g.id from pg_temp.verify_gap g where g.kind in ('other_nonce', 'not_undone', 'not_promoted')
        union
        select c.id from pg_temp.verify_claim c where c.of_store
      )

@@ -24,9 +24,10 @@ export interface Gap {
   /**
    * `not_merged`: in the log, and neither merged nor set aside · `not_in_log`: merged, and the log has no such row ·
    * `other_nonce`: the log has another row under this number than the one that was merged · `not_undone`: asked to be taken
-   * back, and it is not.
+   * back, alone or with its backfill, and it is not · `not_held`: of a backfill, and not where its state says: staged, merged or
+   * dismissed · `not_promoted`: merged, and its backfill is not promoted.
    */
-  readonly kind: 'not_merged' | 'not_in_log' | 'other_nonce' | 'not_undone';
+  readonly kind: 'not_merged' | 'not_in_log' | 'other_nonce' | 'not_undone' | 'not_held' | 'not_promoted';
   readonly _id: string;
 }
 

@@ -44,7 +44,7 @@ export async function openWorkspace({ client, target, keys }: Examined): Promise
     verify_asked: target.key.map(({ name, baseType }) => `${ident(name)} ${baseType}`).join(', '),
     verify_claim: `bucket integer, ${key}, key text[], id bigint, op text, f ${axis}, t ${axis}, ver ${target.version?.baseType ?? 'bigint'}, vals text[], told_at timestamptz, undone_at timestamptz, of_store boolean`,
     verify_stored: `bucket integer, ${key}, key text[], place text, id bigint, op text, f ${axis}, t ${axis}, vals text[], known_from timestamptz, known_to timestamptz, in_table oid, at_row tid`,
-    verify_gap: 'kind text, id bigint',
+    verify_gap: 'kind text, id bigint, backfill text',
     verify_difference: `kind text, place text, key text[], id bigint, ${piece('log')}, ${piece('store')}, in_table oid, at_row tid`,
   };
   for (const [name, columns] of Object.entries(tables)) {

@@ -10,7 +10,11 @@ export interface BuiltCli {
   /** Where its commands run, with the configuration in it. */
   readonly dir: string;
   readonly env: NodeJS.ProcessEnv;
-  run(args: readonly string[], env?: Record<string, string>): Promise<CliRun>;
+  run(
+    args: readonly string[],
+    env?: Record<string, string>,
+    options?: { readonly endAfterMs?: number },
+  ): Promise<CliRun>;
   /** @throws Error with its output, when it does not end well */
   expect(args: readonly string[]): Promise<CliRun>;
   remove(): void;
@@ -34,9 +38,9 @@ export function createBuiltCli(configText: string, urls: Record<string, string>)
   const dir = mkdtempSync(join(tmpdir(), 'emend-faults-'));
   writeFileSync(join(dir, 'emend.config.mjs'), configText);
   const env = { PATH: process.env['PATH'], ...urls };
-  const run: BuiltCli['run'] = (args, more = {}) =>
+  const run: BuiltCli['run'] = (args, more = {}, { endAfterMs = 0 } = {}) =>
     new Promise((resolve) => {
-      const options = { cwd: dir, env: { ...env, ...more } };
+      const options = { cwd: dir, env: { ...env, ...more }, timeout: endAfterMs };
       execFile(process.execPath, [cli, ...args], options, (error, stdout, stderr) =>
         resolve({ code: error === null ? 0 : Number(error.code ?? 1), stdout, stderr }),
       );

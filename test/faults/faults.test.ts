@@ -30,8 +30,9 @@ describe.each(queues)('after any faults, once everything runs again, queue in $q
     async (seed) => {
       const program = programOf(seed, queue);
       try {
-        const rows = await runProgram(servers, queue, program);
-        if (process.env.EMEND_FAULTS_VERBOSE) process.stderr.write(`seed ${seed} ${queue}: ${rows} rows\n`);
+        const outcome = await runProgram(servers, queue, program);
+        if (process.env.EMEND_FAULTS_VERBOSE)
+          process.stderr.write(`seed ${seed}, queue in ${queue}: ${JSON.stringify(outcome)}\n`);
       } catch (error) {
         (error as Error).message +=
           `\n\nrun it again: EMEND_FAULTS_SEED=${seed} EMEND_FAULTS_PROGRAMS=1 EMEND_FAULTS_QUEUE=${queue} npm run test:faults` +

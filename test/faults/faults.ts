@@ -13,8 +13,9 @@ export async function applyFault(bench: Bench, fault: Fault): Promise<void> {
   switch (fault.kind) {
     case 'kill':
       return processes.kill(pick(bench, fault), fault.downMs);
-    case 'kill in merge':
-      return killInMerge(bench, fault.downMs);
+    case 'in merge':
+      await untilMerging(bench);
+      return inMerge(bench, fault);
     case 'stop':
       return processes.stopFor(pick(bench, fault), fault.forMs);
     case 'kill postgres':
@@ -37,8 +38,8 @@ function pick({ processes }: Bench, { what, which }: { what: 'reader' | 'worker'
   return all[which % all.length]!;
 }
 
-/** All workers, at a moment in which some merge holds its locks of buckets: between its first statement and its commit. */
-async function killInMerge({ storeUrl, processes }: Bench, downMs: number): Promise<void> {
+/** Any worker's merge; who waits in vain goes on. */
+async function untilMerging({ storeUrl }: Bench): Promise<void> {
   const client = new pg.Client({ connectionString: storeUrl });
   client.on('error', () => undefined);
   const endAt = performance.now() + lookForMergeMs;
@@ -52,11 +53,27 @@ async function killInMerge({ storeUrl, processes }: Bench, downMs: number): Prom
       if (rows.length > 0) break;
     }
   } catch {
-    // the store is away: then they are killed while they wait for it
+    // the store is away: then it happens while they wait for it
   } finally {
     void client.end().catch(() => undefined);
   }
-  for (const worker of processes.workers) processes.kill(worker, downMs);
+}
+
+async function inMerge(
+  { servers, processes }: Bench,
+  { of, forMs }: Extract<Fault, { kind: 'in merge' }>,
+): Promise<void> {
+  switch (of) {
+    case 'kill':
+      return processes.workers.forEach((worker) => processes.kill(worker, forMs));
+    case 'stop':
+      await Promise.all(processes.workers.map((worker) => processes.stopFor(worker, forMs)));
+      return;
+    case 'kill store':
+      return servers.store.kill(0);
+    case 'kill redis':
+      return servers.redis.kill(forMs, { keepsData: true });
+  }
 }
 
 /** As an administrator does it, or a failover: whoever reads it is cut off first. */

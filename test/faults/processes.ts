@@ -3,6 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { eventually } from '../support/eventually.ts';
 import type { Role } from '../../src/pipeline/pipeline.ts';
 
 /** Reader and workers as processes of their own, under a supervisor that starts again whatever ends. */
@@ -13,6 +14,8 @@ export interface Processes {
   stopFor(process: Supervised, forMs: number): Promise<void>;
   readonly readers: readonly Supervised[];
   readonly workers: readonly Supervised[];
+  /** Resolves once all run and the source is being read. */
+  ready(): Promise<void>;
   /** Ends all in an orderly way, and returns what a supervisor would call a fault of theirs. */
   end(): Promise<string[]>;
   /** All that they wrote to stderr. */
@@ -103,6 +106,14 @@ export function startProcesses(
   return {
     readers,
     workers,
+    ready: () =>
+      eventually(
+        () => {
+          if (!all.every(({ isRunning }) => isRunning) || !said.includes('reading the source'))
+            throw new Error(`the processes do not come up: ${said}`);
+        },
+        { timeoutMs: 60_000 },
+      ),
     kill(of, downMs) {
       (of as Place).downMs = downMs;
       (of as Place).child?.kill('SIGKILL');

@@ -30,8 +30,12 @@ export type Fault = { readonly atMs: number } & (
       readonly which: number;
       readonly downMs: number;
     }
-  /** At the moment in which it holds the locks of a merge, if there is one soon. */
-  | { readonly kind: 'kill in merge'; readonly downMs: number }
+  /** At a moment in which a merge holds its locks, if there is one soon: between its first statement and its commit. */
+  | {
+      readonly kind: 'in merge';
+      readonly of: 'kill' | 'stop' | 'kill store' | 'kill redis';
+      readonly forMs: number;
+    }
   /** SIGSTOP: a lock of a job lasts three seconds. */
   | {
       readonly kind: 'stop';
@@ -50,19 +54,6 @@ export type Fault = { readonly atMs: number } & (
 /** Of a seed, always the same program. */
 export function programOf(seed: number, queue: 'redis' | 'postgres'): Program {
   return fc.sample(programs(queue), { seed, numRuns: 1 })[0]!;
-}
-
-function programs(queue: 'redis' | 'postgres'): fc.Arbitrary<Program> {
-  return fc.record({
-    keys: fc.constantFrom(2, 8, 40, 200),
-    readers: fc.integer({ min: 1, max: 2 }),
-    workers: fc.integer({ min: 1, max: 3 }),
-    writers: fc.array(fc.array(transaction, { minLength: 3, maxLength: 25 }), { minLength: 1, maxLength: 4 }),
-    faults: fc.array(queue === 'redis' ? fc.oneof(anywhere, ofRedis) : fc.oneof(anywhere, ofPostgresQueue), {
-      minLength: 1,
-      maxLength: 6,
-    }),
-  });
 }
 
 const rows = fc.oneof(
@@ -89,26 +80,57 @@ const transaction: fc.Arbitrary<Transaction> = fc.record({
   pauseMs: fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 250 })),
 });
 
-const atMs = fc.integer({ min: 0, max: 3_500 });
+const atMs = fc.integer({ min: 0, max: 3_000 });
 const downMs = fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 1_500 }));
+const forMs = fc.integer({ min: 300, max: 5_000 });
 const what = fc.constantFrom('reader' as const, 'worker' as const);
 const server = fc.constantFrom('source' as const, 'store' as const);
 const which = fc.nat({ max: 2 });
 const kind = <K extends Fault['kind']>(name: K): fc.Arbitrary<K> => fc.constant(name);
 
 const anywhere: fc.Arbitrary<Fault> = fc.oneof(
-  fc.record({ atMs, kind: kind('kill'), what, which, downMs }),
-  fc.record({ atMs, kind: kind('kill in merge'), downMs }),
-  fc.record({ atMs, kind: kind('stop'), what, which, forMs: fc.integer({ min: 300, max: 5_000 }) }),
-  fc.record({ atMs, kind: kind('kill postgres'), what: server, downMs }),
-  fc.record({ atMs, kind: kind('restart postgres'), what: server }),
-  fc.record({ atMs, kind: kind('cut connections'), what: server }),
-  fc.record({ atMs, kind: kind('drop slot') }),
+  { weight: 4, arbitrary: fc.record({ atMs, kind: kind('kill'), what, which, downMs }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      atMs,
+      kind: kind('in merge'),
+      of: fc.constantFrom('kill' as const, 'stop' as const, 'kill store' as const),
+      forMs,
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ atMs, kind: kind('stop'), what, which, forMs }) },
+  { weight: 2, arbitrary: fc.record({ atMs, kind: kind('kill postgres'), what: server, downMs }) },
+  { weight: 1, arbitrary: fc.record({ atMs, kind: kind('restart postgres'), what: server }) },
+  { weight: 1, arbitrary: fc.record({ atMs, kind: kind('cut connections'), what: server }) },
+  { weight: 1, arbitrary: fc.record({ atMs, kind: kind('drop slot') }) },
 );
 
-const ofPostgresQueue: fc.Arbitrary<Fault> = fc.record({ atMs, kind: kind('empty queue') });
+const emptied: fc.Arbitrary<Fault> = fc.record({ atMs, kind: kind('empty queue') });
 
 const ofRedis: fc.Arbitrary<Fault> = fc.oneof(
   fc.record({ atMs, kind: kind('kill redis'), downMs, keepsData: fc.boolean() }),
-  ofPostgresQueue,
+  fc.record({ atMs, kind: kind('in merge'), of: fc.constant('kill redis' as const), forMs: downMs }),
 );
+
+const faultOf = {
+  redis: fc.oneof(
+    { weight: 5, arbitrary: anywhere },
+    { weight: 2, arbitrary: ofRedis },
+    { weight: 1, arbitrary: emptied },
+  ),
+  postgres: fc.oneof({ weight: 6, arbitrary: anywhere }, { weight: 1, arbitrary: emptied }),
+};
+
+function programs(queue: 'redis' | 'postgres'): fc.Arbitrary<Program> {
+  return fc.record({
+    keys: fc.constantFrom(2, 8, 40, 200),
+    readers: fc.integer({ min: 1, max: 2 }),
+    workers: fc.integer({ min: 1, max: 3 }),
+    writers: fc.array(fc.array(transaction, { minLength: 5, maxLength: 40 }), { minLength: 1, maxLength: 4 }),
+    faults: fc.array(faultOf[queue], {
+      minLength: 2,
+      maxLength: 7,
+    }),
+  });
+}

@@ -32,12 +32,24 @@ export interface Bench {
 const writersEndWithinMs = 60_000;
 const settledWithinSeconds = 90;
 
-/** Runs it, lets everything run again, and compares. Returns the number of rows that were committed. */
+/** What a program came to: that it did not do its harm in vain. */
+export interface Outcome {
+  /** Committed in the logs. */
+  readonly rows: number;
+  /** Ends of processes, by whatever. */
+  readonly deaths: number;
+  /** Put on the queue again by the sweep. */
+  readonly sweptRows: number;
+  /** From the end of the last fault until everything was merged. */
+  readonly settledMs: number;
+}
+
+/** Runs it, lets everything run again, and compares. */
 export async function runProgram(
   servers: Servers,
   queue: 'redis' | 'postgres',
   program: Program,
-): Promise<number> {
+): Promise<Outcome> {
   const name = `faults_${randomBytes(4).toString('hex')}`;
   await query(servers.source.url(), `create database ${name}`);
   await query(servers.store.url(), `create database ${name}`);
@@ -60,13 +72,16 @@ export async function runProgram(
   const bench = { servers, queue, sourceUrl, storeUrl, config, processes };
   let faults: string[] = [];
   try {
+    await processes.ready();
     const committed = await play(bench, program);
-    await cli.expect(['wait', '--timeout', String(settledWithinSeconds)]);
+    const { stdout } = await cli.expect(['wait', '--timeout', String(settledWithinSeconds), '--json']);
+    const { waitedMs: settledMs } = JSON.parse(stdout) as { waitedMs: number };
+    const deaths = processes.output().match(/ ended with /g)?.length ?? 0;
     faults = await processes.end();
     const rows = await compare(bench, committed);
     await cli.expect(['verify', '--json']);
     if (faults.length > 0) throw new Error(faults.join('\n'));
-    return rows;
+    return { rows, deaths, sweptRows: sweptRows(processes.output()), settledMs };
   } catch (error) {
     const status = await cli.run(['status']);
     (error as Error).message +=
@@ -112,6 +127,13 @@ async function compare(
   } finally {
     await Promise.all([source.end(), store.end()]);
   }
+}
+
+function sweptRows(output: string): number {
+  return output
+    .split('\n')
+    .filter((line) => line.includes('rows that were missing in the store are on the queue again'))
+    .reduce((sum, line) => sum + Number(/"rows":(\d+)/.exec(line)?.[1] ?? 0), 0);
 }
 
 async function dropDatabases({ servers }: Bench, name: string): Promise<void> {

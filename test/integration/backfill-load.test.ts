@@ -319,6 +319,28 @@ describe('loading a backfill', () => {
     expect(skipped.at(-1)!.row).toBe('{"route":');
   });
 
+  test('CSV: an empty field is null and a quoted one is the empty text, also in a line that has both', async () => {
+    const name = await opened();
+    const rows = [
+      'R1,Y,2026-01-01,,1,',
+      '',
+      'R2,Y,2026-01-01,2027-01-01,2,""',
+      'R3,Y,2026-01-01,,3,""',
+      'R4,Y,2026-01-01,,4,"""x"',
+    ];
+    await load(name, file(['route,cabin,valid_from,valid_to,price,note', ...rows].join('\n'), 'csv'));
+    const { rows: loaded } = await db.source.query<{ route: string }>(
+      `select route, valid_to, note from corrections.fares where _backfill = $1 order by _id`,
+      [name],
+    );
+    expect(loaded).toEqual([
+      { route: 'R1', valid_to: null, note: null },
+      { route: 'R2', valid_to: '2027-01-01', note: '' },
+      { route: 'R3', valid_to: null, note: '' },
+      { route: 'R4', valid_to: null, note: '"x' },
+    ]);
+  });
+
   test('CSV: a line with too few fields is set aside, and a header that names no column never is', async () => {
     const name = await opened();
     const path = join(folder, 'skipped-csv.ndjson');

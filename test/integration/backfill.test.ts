@@ -53,11 +53,11 @@ describe('a backfill', () => {
       `insert into corrections.prices (product, valid_from, valid_to, price, _op, _backfill) values ($1, $2, $3, $4, $5, $6)`,
       [product, from, to, amount, amount === null ? 'retract' : 'upsert', backfill],
     );
-  const reaches = (state: string) =>
+  const reaches = (state: string, options?: { timeoutMs: number }) =>
     eventually(async () => {
       const [row] = await store(`select state, problem from emend.backfill where name = $1`, [name]);
       expect(row).toMatchObject({ state });
-    });
+    }, options);
   const held = (product: string) =>
     store(`select valid_from, valid_to, price from public.prices where product = $1 order by valid_from`, [
       product,
@@ -234,7 +234,10 @@ describe('a backfill', () => {
   it("is held against its author's own checks and samples, on the tables as they would be", async () => {
     await open(['prices'], {
       checks: {
-        sql: { no_price_above_100: `select * from public.prices where price > 100` },
+        sql: {
+          no_price_above_100: `select * from public.prices where price > 100`,
+          of_a_table_that_went: `select * from public.went`,
+        },
         samples: [
           { target: 'prices', key: { product: 'S' }, validAt: '2026-03-10', values: { price: '5.0' } },
           { target: 'prices', key: { product: 'S' }, validAt: '2026-05-10', values: null },
@@ -248,6 +251,7 @@ describe('a backfill', () => {
     await reaches('checked');
     expect(await failing()).toEqual([
       { name: 'no_price_above_100', figure: '1' },
+      { name: 'of_a_table_that_went', figure: 'cannot be run: relation "public.went" does not exist' },
       { name: 'samples_differing', figure: '1' },
     ]);
     expect(await held('T')).toEqual([]);
@@ -300,7 +304,8 @@ describe('a backfill', () => {
     });
     expect(await held('H')).toEqual([]);
     await discardDeadLetters(install.config, [second], 'not ours');
-    await reaches('checked');
+    // nothing asks for it: it is the sweep of requests that finds it standing still, every 5 seconds, after 10
+    await reaches('checked', { timeoutMs: 40_000 });
     await promote();
     await reaches('promoted');
     expect([await held('G'), await held('H'), await held('I')].map((rows) => rows.length)).toEqual([1, 1, 0]);

@@ -7,6 +7,7 @@ import type { ResolvedConfig } from '../../src/config/resolved-config.ts';
 import type { BackfillDiff } from '../../src/pipeline/backfill-diff.ts';
 import type { BackfillReport, ListedBackfill } from '../../src/pipeline/backfill-report.ts';
 import type { CarriedOut } from '../../src/pipeline/backfill-requests.ts';
+import { loadBackfill } from '../../src/pipeline/load-backfill.ts';
 import { openStatedBackfill } from '../../src/pipeline/open-backfill.ts';
 import { createDatabases } from '../support/databases.ts';
 import type { Databases } from '../support/databases.ts';
@@ -138,6 +139,35 @@ describe('emend backfill', () => {
     }
   });
 
+  it('rows of a program are loaded as correct() takes them, and gone on with by the name they are given', async () => {
+    await openStatedBackfill(resolved, {
+      name: 'program',
+      targets: ['fares'],
+      reason: 'why',
+      logicVersion: 'v1',
+    });
+    const rows = [
+      { route: 'P1', valid_from: new Date('2026-09-01'), price: 1.5 },
+      { route: 'P2', valid_from: '2026-09-01', valid_to: undefined, price: '12345678901234567890.12' },
+    ];
+    await expect(loadBackfill(resolved, { rows }, { backfill: 'program' })).rejects.toThrow(
+      /no name of their own/,
+    );
+    const options = { backfill: 'program', source: 'nightly' };
+    expect(await loadBackfill(resolved, { rows }, options)).toMatchObject({ written: 2 });
+    expect(await loadBackfill(resolved, { rows }, options)).toMatchObject({ read: 2, written: 0 });
+    expect(
+      await query(
+        databases.sourceUrl,
+        `select price::text as price, valid_from::text as valid_from from corrections.fares where _backfill = 'program' order by _id`,
+      ),
+    ).toEqual([
+      { price: '1.5', valid_from: '2026-09-01' },
+      { price: '12345678901234567890.12', valid_from: '2026-09-01' },
+    ]);
+    await query(databases.sourceUrl, `select corrections.abandon_backfill('program', 'only a test')`);
+  });
+
   it('what is asked for stays asked while no worker runs, and the wait says that none does', async () => {
     const refused = await backfill('promote', 'reprice');
     expect(refused).toMatchObject({ code: 2 });
@@ -149,8 +179,12 @@ describe('emend backfill', () => {
     const waited = await backfill('seal', 'reprice', '--timeout', '1');
     expect(waited.code).toBe(1);
     expect(waited.stderr).toMatch(/backfill reprice is open in the store; .*no worker seems to run/);
-    const [listed] = await cli.json<ListedBackfill[]>(['backfill', 'list']);
-    expect(listed).toMatchObject({ state: 'open', asked: 'sealed', rows: 20 });
+    const list = await cli.json<ListedBackfill[]>(['backfill', 'list']);
+    expect(list.find(({ name }) => name === 'reprice')).toMatchObject({
+      state: 'open',
+      asked: 'sealed',
+      rows: 20,
+    });
   });
 
   it('seal waits until all is staged and checked, and show tells who, when and why', async () => {
@@ -257,6 +291,7 @@ describe('emend backfill', () => {
     const list = await cli.json<ListedBackfill[]>(['backfill', 'list']);
     expect(list.map(({ name, state }) => [name, state])).toEqual([
       ['reprice', 'reverted'],
+      ['program', 'abandoned'],
       ['later', 'abandoned'],
     ]);
     running.process.kill('SIGTERM');

@@ -79,7 +79,11 @@ const fate: fc.Arbitrary<Fate> = fc
     rounds: fc
       .tuple(round, round, round, round)
       .map((drawn) => drawn.sort((one, other) => one - other) as [number, number, number, number]),
-    end: fc.constantFrom('open', 'sealed', 'promoted', 'promoted', 'reverted', 'reverted', 'abandoned'),
+    end: fc.oneof(
+      { weight: 1, arbitrary: fc.constantFrom('open', 'sealed', 'abandoned') },
+      { weight: 1, arbitrary: fc.constant('promoted') },
+      { weight: 2, arbitrary: fc.constant('reverted') },
+    ),
     wasSealed: fc.boolean(),
     wasPromoted: fc.boolean(),
     chunks: fc.array(fc.tuple(fc.nat({ max: 40 }), fc.nat({ max: 40 })), { maxLength: 4 }),
@@ -153,7 +157,10 @@ function rounds(live: readonly number[]): fc.Arbitrary<Round[]> {
         maxLength: roundCount,
       }),
       carriedOut: fc.array(
-        fc.array(fc.array(fc.nat(), { maxLength: 6 }), { minLength: workers, maxLength: workers }),
+        fc.array(fc.array(fc.nat(), { minLength: 2, maxLength: 10 }), {
+          minLength: workers,
+          maxLength: workers,
+        }),
         { minLength: roundCount, maxLength: roundCount },
       ),
     })

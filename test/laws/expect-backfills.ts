@@ -202,7 +202,7 @@ async function readVisible(
     const found = recorded.get(id);
     recorded.delete(id);
     const outcome = backfill === null ? undefined : outcomes[backfill]!;
-    if (outcome?.toldAt != null) {
+    if (outcome && outcome.toldAt !== null) {
       expect(found, `the record of ${id}, of a backfill that is ${outcome.state}`).toEqual({
         from: outcome.toldAt,
         to: outcome.revertedAt,

@@ -24,6 +24,8 @@ export interface InstallOptions {
   readonly sameDatabase?: boolean;
   /** A Redis of its own, for tests that empty or kill it. */
   readonly redisUrl?: string;
+  /** `queue.maxBytes`, for tests that fill the queue. */
+  readonly maxQueueBytes?: number;
   /** A source in a server of its own, for tests that restart, restore or replace it. */
   readonly sourceUrl?: string;
 }
@@ -45,7 +47,10 @@ export async function createInstall(name: string, options: InstallOptions): Prom
     {
       source: { url: sourceUrl },
       store: { url: databases.storeUrl },
-      queue: options.queue === 'postgres' ? {} : { redis: options.redisUrl ?? databases.redisUrl },
+      queue: {
+        maxBytes: options.maxQueueBytes,
+        ...(options.queue === 'postgres' ? {} : { redis: options.redisUrl ?? databases.redisUrl }),
+      },
       targets: options.targets,
     },
     {},

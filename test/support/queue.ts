@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { pino } from 'pino';
 import { onTestFinished } from 'vitest';
-import type { Batch } from '../../src/change/batch.ts';
+import type { Batch, QueuedBatch } from '../../src/change/batch.ts';
 import type { QueueHome } from '../../src/queue/home.ts';
 import { openQueue, type Queue, type QueueOptions } from '../../src/queue/queue.ts';
 
@@ -52,8 +52,8 @@ export function makeBatch(id: string, rows = 4): Batch {
 }
 
 /** Remembers what it was handed. */
-export function recorder(): { handled: Batch[]; handle: (batch: Batch) => Promise<void> } {
-  const handled: Batch[] = [];
+export function recorder(): { handled: QueuedBatch[]; handle: (batch: QueuedBatch) => Promise<void> } {
+  const handled: QueuedBatch[] = [];
   return {
     handled,
     async handle(batch) {

@@ -12,6 +12,8 @@ import { query } from './query.ts';
 export interface SourceServer {
   /** The database `source`. */
   readonly url: string;
+  /** Until `restart`. */
+  stop(): Promise<void>;
   /** Stops it, and starts it again, with other settings if any are given. */
   restart(flags?: Flags): Promise<void>;
   /** Copies its folder while it is stopped. */
@@ -70,6 +72,7 @@ export async function startSourceServer(flags: Flags = {}): Promise<SourceServer
 
   return {
     url: server.url('source'),
+    stop: () => server.stop(),
     async restart(more = {}) {
       await server.stop();
       server = await start(main, port, more);

@@ -28,7 +28,7 @@ describe('a configuration', () => {
     expect(resolveConfig(defineConfig({ targets: { prices } }), env)).toEqual({
       source: { url: env.SOURCE_URL, replicationUrl: env.SOURCE_URL },
       store: { url: env.STORE_URL },
-      queue: { redis: null, prefix: null },
+      queue: { redis: null, prefix: null, maxBytes: 268_435_456 },
       targets: [
         {
           name: 'prices',

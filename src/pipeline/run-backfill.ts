@@ -1,0 +1,244 @@
+/**
+ * Runs a backfill file: opens, loads, seals, waits for the checks, and promotes where that is asked for.
+ *
+ * Promise: killed anywhere and run again, it goes on where it was; a file that has been run changes nothing; one that was
+ * changed since, under the same name, is refused before anything is done.
+ * If it breaks: the rows of two versions of a file stand under one name, and nobody can tell which.
+ */
+import { resolve } from 'node:path';
+import { readBackfillFile } from '../backfill/backfill-file.ts';
+import type { BackfillFile } from '../backfill/backfill-file.ts';
+import type { RowSource } from '../backfill/define-backfill.ts';
+import { lookAtRawInput } from '../backfill/raw-input.ts';
+import { readSamples } from '../backfill/read-samples.ts';
+import type { SampledTarget } from '../backfill/read-samples.ts';
+import type { Loaded } from '../backfill/load.ts';
+import type { BackfillState } from '../backfill/state.ts';
+import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { EmendError } from '../errors.ts';
+import { diffBackfill } from './backfill-diff.ts';
+import type { DiffSummary } from './backfill-diff.ts';
+import { showBackfill } from './backfill-report.ts';
+import type { BackfillCheck } from './backfill-report.ts';
+import { promote, seal } from './backfill-requests.ts';
+import type { CarriedOut, WaitOptions } from './backfill-requests.ts';
+import { withServers } from './connections.ts';
+import { findTarget } from './find-target.ts';
+import { requireInstall } from './install.ts';
+import { loadBackfill } from './load-backfill.ts';
+import type { LoadInput, LoadOptions } from './load-backfill.ts';
+import { gitCommit } from './logic-version.ts';
+import { openStatedBackfill } from './open-backfill.ts';
+
+export interface RunOptions extends WaitOptions {
+  /** Also makes it visible, when no check stands in the way. */
+  readonly promote?: boolean | undefined;
+  /** Why it is promoted; kept for ever. */
+  readonly reason?: string | undefined;
+  /** Where the file states none; default: the git commit of its folder. */
+  readonly logicVersion?: string | undefined;
+  readonly onLoad?: LoadOptions['onProgress'];
+}
+
+export type RunStep = 'opened' | 'loaded' | 'sealed' | 'checked' | 'promoted';
+
+export interface BackfillRun extends CarriedOut {
+  /** What this run has done, in order; empty: all of it had been done before. */
+  readonly done: readonly RunStep[];
+  readonly loaded: readonly Loaded[];
+  readonly checks: readonly BackfillCheck[];
+  readonly diff: readonly DiffSummary[];
+}
+
+/**
+ * @throws EmendError `config_invalid` or `bad_arguments` for a file that cannot be run, `backfill_refused` for one that was
+ *   changed since it was opened; what loading, sealing and promoting throw
+ */
+export async function runBackfill(
+  config: ResolvedConfig,
+  path: string,
+  options: RunOptions = {},
+): Promise<BackfillRun> {
+  const file = await readBackfillFile(path);
+  const targets = file.targets.map((name) => sampled(config, name));
+  const before = await readBefore(config, file.name);
+  if (before) refuseOther(file, before);
+  if (before?.isEnded) return report(config, file, ended(before.state, options), [], []);
+
+  const done: RunStep[] = [];
+  const loaded: Loaded[] = [];
+  if (!before?.isClosed) {
+    if (await open(config, file, targets, before, options)) done.push('opened');
+    for (const [place, part] of file.rows.entries())
+      loaded.push(await load(config, file, part, place, options));
+    if (loaded.some(({ written }) => written > 0)) done.push('loaded');
+  }
+  const { timeoutMs, onProgress, reason } = options;
+  const sealed = await seal(config, file.name, { timeoutMs, onProgress });
+  if (!before?.isClosed) done.push('sealed');
+  if (sealed.state === 'checked' && before?.state !== 'checked') done.push('checked');
+  const found = await report(config, file, sealed, done, loaded);
+  if (found.state !== 'checked' || isBlocked(file, found.checks)) return found;
+  if (!options.promote) return { ...found, problem: null };
+
+  const asked = { accept: file.accept, ...(reason === undefined ? {} : { reason }) };
+  const promoted = await promote(config, file.name, { ...asked, timeoutMs, onProgress });
+  if (promoted.state === 'promoted') done.push('promoted');
+  return report(config, file, promoted, done, loaded);
+}
+
+/** There is nothing to do; promoting what was reverted or abandoned cannot be done. */
+function ended(state: BackfillState, { promote: isWanted }: RunOptions): Omit<CarriedOut, 'backfill'> {
+  const problem = `it is ${state}, which is final: give the file another name to run it again`;
+  return { state, problem: isWanted && state !== 'promoted' ? problem : null, waitsFor: null };
+}
+
+/** By a check that failed, and is not accepted by the file. */
+function isBlocked({ accept }: BackfillFile, checks: readonly BackfillCheck[]): boolean {
+  return checks.some(
+    ({ name, verdict, accepted }) => verdict === 'fail' && accepted === null && accept[name] === undefined,
+  );
+}
+
+function sampled(config: ResolvedConfig, name: string): SampledTarget {
+  const { kind, key } = findTarget(config.targets, name);
+  return { name, kind, key };
+}
+
+/** What is there under the file's name. */
+interface Before {
+  readonly state: BackfillState;
+  /** Promoted, reverted or abandoned. */
+  readonly isEnded: boolean;
+  /** No row can be added. */
+  readonly isClosed: boolean;
+  readonly logicVersion: string | null;
+  readonly origin: Readonly<Record<string, unknown>>;
+}
+
+function readBefore(config: ResolvedConfig, name: string): Promise<Before | null> {
+  return withServers(config, { role: 'backfill', max: 1 }, async ({ source, store }) => {
+    await requireInstall(store);
+    const stated = await source.query<{ before: string }>(
+      `select jsonb_build_object(
+         'isClosed', b.closed_at is not null, 'asked', s.state, 'logicVersion', b.logic_version, 'origin', b.origin
+       )::text as before
+       from corrections._backfill b
+       join corrections._backfill_state s on s.name = b.name
+       where b.name = $1`,
+      [name],
+    );
+    if (stated.rows.length === 0) return null;
+    const { asked, ...before } = JSON.parse(stated.rows[0]!.before) as Omit<Before, 'state'> & {
+      asked: BackfillState;
+    };
+    const reached = await store.query<{ state: BackfillState }>(
+      `select state from emend.backfill where name = $1`,
+      [name],
+    );
+    // abandoned before any of it came to the store: there is nothing to wait for
+    const state = asked === 'abandoned' ? asked : (reached.rows[0]?.state ?? 'open');
+    return { ...before, state, isEnded: ['promoted', 'reverted', 'abandoned'].includes(state) };
+  });
+}
+
+function refuseOther({ name, fileName, checksum }: BackfillFile, { origin }: Before): void {
+  if (origin['checksum'] === checksum) return;
+  const isByHand = origin['checksum'] === undefined;
+  throw new EmendError(
+    'backfill_refused',
+    isByHand
+      ? `there is a backfill ${name} already, and it is not of a file`
+      : `${fileName} has been changed since backfill ${name} was opened from it; nothing has been done`,
+    {
+      remedy: isByHand
+        ? 'Give the file another name.'
+        : `Give the changed file a name of its own. Of what was opened, see emend backfill show ${name}: abandon it if it is not promoted, revert it if it is.`,
+    },
+  );
+}
+
+async function open(
+  config: ResolvedConfig,
+  file: BackfillFile,
+  targets: readonly SampledTarget[],
+  before: Before | null,
+  options: RunOptions,
+): Promise<boolean> {
+  const { name, folder, fileName, checksum, boundary, reason, sqlChecks: sql, thresholds } = file;
+  const { input, files } = file.origin;
+  const samples = await readSamples(file, targets);
+  // opened before: the same file, which other commits may have passed since
+  const logicVersion =
+    before?.logicVersion ?? file.logicVersion ?? options.logicVersion ?? (await gitCommit(folder));
+  const rawInput = await lookAtRawInput(folder, files);
+  const { opened } = await openStatedBackfill(config, {
+    name,
+    targets: file.targets,
+    reason,
+    logicVersion,
+    boundary,
+    origin: {
+      file: fileName,
+      checksum,
+      ...(input === undefined ? {} : { input }),
+      ...(rawInput.length === 0 ? {} : { raw_input: rawInput }),
+    },
+    checks: withoutEmpty({ sql, samples, thresholds }),
+  });
+  return opened;
+}
+
+/** A writer may open a backfill without checks; one with some has to be the owner. */
+function withoutEmpty(checks: Readonly<Record<string, object>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(checks).filter(([, part]) => Object.keys(part).length > 0));
+}
+
+function load(
+  config: ResolvedConfig,
+  { name, folder }: BackfillFile,
+  { target, rows }: BackfillFile['rows'][number],
+  place: number,
+  { onLoad }: RunOptions,
+): Promise<Loaded> {
+  const more =
+    'file' in rows
+      ? {
+          ignore: rows.ignore,
+          openStart: rows.openStart,
+          skipBad: rows.skipBad && resolve(folder, rows.skipBad),
+        }
+      : {};
+  return loadBackfill(config, inputOf(rows, folder), {
+    backfill: name,
+    target,
+    source: 'file' in rows ? rows.file : `rows-${place + 1}`,
+    remedy: 'file' in rows ? mendFile : mendProgram(name),
+    onProgress: onLoad,
+    ...more,
+  });
+}
+
+function inputOf(rows: RowSource, folder: string): LoadInput {
+  if (typeof rows === 'function') return { rows: rows() };
+  return 'sql' in rows ? rows : { file: resolve(folder, rows.file), format: rows.format };
+}
+
+const mendFile = 'Mend the line and run again: what was loaded before it stays, and is not loaded twice.';
+
+function mendProgram(name: string): string {
+  return `Mend what makes the rows. In another module: run again, it goes on here. In the backfill file: it is another file then; give it a name of its own, and abandon this one (emend backfill abandon ${name} --reason …).`;
+}
+
+async function report(
+  config: ResolvedConfig,
+  { name }: BackfillFile,
+  { state, problem, waitsFor }: Omit<CarriedOut, 'backfill'>,
+  done: readonly RunStep[],
+  loaded: readonly Loaded[],
+): Promise<BackfillRun> {
+  const { checks } = await showBackfill(config, name);
+  const hasDiff = state === 'checked' || state === 'promoted' || state === 'reverted';
+  const diff = hasDiff ? (await diffBackfill(config, name, { limit: 0 })).summary : [];
+  return { backfill: name, state, problem, waitsFor, done: [...done], loaded, checks, diff };
+}

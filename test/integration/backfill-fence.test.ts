@@ -1,0 +1,341 @@
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { defineConfig, timeline } from '../../src/config/define-config.ts';
+import { verifyTarget } from '../../src/verify/verify.ts';
+import {
+  carryOutAll,
+  carryOutOnce,
+  hasSession,
+  startWorkerProcess,
+  stopAt,
+} from '../support/backfill-work.ts';
+import { eventually, holds } from '../support/eventually.ts';
+import { createInstall } from '../support/install.ts';
+import type { Install } from '../support/install.ts';
+
+const { targets } = defineConfig({
+  targets: { prices: timeline('public.prices', { key: ['product'], period: ['valid_from', 'valid_to'] }) },
+});
+const ddl = `
+  create table public.prices (product text not null, valid_from date not null, valid_to date not null, price numeric)`;
+
+const backfilled = 100_000;
+/** Of them have answers before. */
+const before = 20_000;
+
+function tools({ source, store }: Install) {
+  return {
+    source: async (sql: string, values: unknown[] = []) => (await source.query(sql, values)).rows,
+    store: async (sql: string, values: unknown[] = []) => (await store.query(sql, values)).rows,
+  };
+}
+
+describe('while a large backfill is promoted', () => {
+  let install: Install;
+  beforeAll(async () => {
+    install = await createInstall('backfill fence', { ddl, targets });
+    await install.start();
+  });
+
+  it(
+    'other keys are merged within a second, fenced ones right after, and readers see all of it or nothing',
+    { timeout: 240_000 },
+    async () => {
+      const { source, store } = tools(install);
+      await write(source, before, null);
+      await install.wait();
+      // committed while the fence stands, with a number below those of the backfill
+      const early = new pg.Client({ connectionString: install.config.source.url });
+      await early.connect();
+      await early.query('begin');
+      await early.query(
+        `insert into corrections.prices (product, valid_from, valid_to, price) values ('k2', '2026-03-10', '2026-03-20', 2)`,
+      );
+      await source(`select corrections.open_backfill('large', '{prices}', 'a test', 'v1')`);
+      await write(source, backfilled, 'large');
+      await source(`select corrections.seal_backfill('large')`);
+      await eventually(
+        async () => expect(await stateOf('large')).toEqual([{ state: 'checked', problem: null }]),
+        { timeoutMs: 120_000 },
+      );
+      expect(await store(`select count(*) from emend.prices_staged`)).toEqual([
+        { count: String(backfilled) },
+      ]);
+
+      let isOver = false;
+      const during = async <T>(step: () => Promise<T>): Promise<T[]> => {
+        const results: T[] = [];
+        while (!isOver) results.push(await step());
+        return results;
+      };
+      const seen = during(async () => Number((await store(ofBackfill))[0]!.rows));
+      const answers = during(async () => {
+        await sleep(20);
+        const [{ at }] = await store(`select emend.settled()::text as at`);
+        return { at, answer: await asOf(at) };
+      });
+      let live = 0;
+      const latencies = during(async () => {
+        const start = performance.now();
+        const [{ _id }] = await source(
+          `insert into corrections.prices (product, valid_from, valid_to, price) values ($1, '2026-01-01', 'infinity', 1) returning _id`,
+          [`other ${(live += 1)}`],
+        );
+        await eventually(async () =>
+          expect(await store(`select from emend.ledger where _id = $1`, [_id])).toHaveLength(1),
+        );
+        return {
+          ms: performance.now() - start,
+          fenced: (await store(`select from emend.fence_of`)).length > 0,
+        };
+      });
+
+      await source(`select corrections.promote_backfill('large')`);
+      await eventually(async () => expect(await store(`select from emend.fence_of`)).toHaveLength(1));
+      // one transaction with a key of the backfill and another: parked as a whole
+      await source(
+        `insert into corrections.prices (product, valid_from, valid_to, price)
+         values ('k1', '2026-03-10', '2026-03-20', 9), ('beside k1', '2026-01-01', 'infinity', 9)`,
+      );
+      await early.query('commit');
+      await early.end();
+      await eventually(
+        async () => {
+          const [besides] = await store(
+            `select (select count(*) from public.prices where product = 'beside k1') as merged, state from emend.backfill`,
+          );
+          if (besides.merged !== '0') expect(besides.state).toBe('promoted');
+          expect(besides.state).toBe('promoted');
+        },
+        { timeoutMs: 120_000 },
+      );
+      await eventually(
+        async () =>
+          expect(await store(`select from public.prices where product = 'beside k1'`)).toHaveLength(1),
+        { timeoutMs: 3_000 },
+      );
+      await install.wait();
+      isOver = true;
+
+      expect(await piecesOf('k1')).toEqual([
+        ['2026-01-01', '2026-03-01', '1'],
+        ['2026-03-01', '2026-03-10', '5'],
+        ['2026-03-10', '2026-03-20', '9'],
+        ['2026-03-20', '2026-04-01', '5'],
+        ['2026-04-01', 'infinity', '1'],
+      ]);
+      expect(await piecesOf('k2')).toEqual([
+        ['2026-01-01', '2026-03-01', '1'],
+        ['2026-03-01', '2026-04-01', '5'],
+        ['2026-04-01', 'infinity', '1'],
+      ]);
+
+      const counts = new Set(await seen);
+      // k1 alone has two pieces of it, from the live correction on
+      expect(
+        [...counts].filter((rows) => rows !== 0 && rows < backfilled),
+        'half of it was seen',
+      ).toEqual([]);
+      expect([counts.has(0), counts.has(backfilled)], 'seen before and after').toEqual([true, true]);
+
+      const whileFenced = (await latencies).filter(({ fenced }) => fenced).map(({ ms }) => ms);
+      expect(whileFenced.length, 'live corrections while the fence stood').toBeGreaterThan(20);
+      whileFenced.sort((one, other) => one - other);
+      expect(whileFenced[Math.floor(whileFenced.length * 0.99)], 'p99 of live corrections, ms').toBeLessThan(
+        1_000,
+      );
+
+      const given = await answers;
+      expect(new Set(given.map(({ answer }) => answer)).size, 'different answers').toBeGreaterThan(1);
+      const changed: string[] = [];
+      for (const { at, answer } of given) if ((await asOf(at)) !== answer) changed.push(at);
+      expect(changed, `of ${given.length} answers`).toEqual([]);
+    },
+  );
+
+  const ofBackfill = `select count(*) as rows from public.prices where _backfill = 'large'`;
+
+  async function write(
+    source: ReturnType<typeof tools>['source'],
+    rows: number,
+    backfill: string | null,
+  ): Promise<void> {
+    for (let first = 1; first <= rows; first += 5_000)
+      await source(
+        `insert into corrections.prices (product, valid_from, valid_to, price, _backfill)
+         select 'k' || n, $3::date, $4::date, $5, $6 from generate_series($1::int, $2::int) n`,
+        [
+          first,
+          Math.min(first + 4_999, rows),
+          ...(backfill ? ['2026-03-01', '2026-04-01', 5] : ['2026-01-01', 'infinity', 1]),
+          backfill,
+        ],
+      );
+  }
+
+  const stateOf = async (name: string) =>
+    (await install.store.query(`select state, problem from emend.backfill where name = $1`, [name])).rows;
+
+  async function asOf(at: string): Promise<string> {
+    const { rows } = await install.store.query<{ answer: string }>(
+      `select coalesce(jsonb_agg(to_jsonb(p) - '_known_to' order by product, valid_from), '[]')::text as answer
+       from emend.prices_as_of($1::timestamptz) p
+       where product = any ('{k1,k2,k3,k50000,other 1,other 40}')`,
+      [at],
+    );
+    return rows[0]!.answer;
+  }
+
+  async function piecesOf(product: string): Promise<(string | null)[][]> {
+    const { rows } = await install.store.query<(string | null)[]>({
+      text: `select valid_from, valid_to, price from public.prices where product = $1 order by valid_from`,
+      values: [product],
+      rowMode: 'array',
+    });
+    return rows;
+  }
+});
+
+describe('a fence', () => {
+  let install: Install;
+  let count = 0;
+  beforeAll(async () => {
+    install = await createInstall('backfill fences', { ddl, targets });
+  });
+
+  const source = async (sql: string, values: unknown[] = []) =>
+    (await install.source.query(sql, values)).rows;
+  const store = async (sql: string, values: unknown[] = []) => (await install.store.query(sql, values)).rows;
+
+  /** A backfill over products p1 … p50 that is checked and not promoted. */
+  async function checkedBackfill(price: number): Promise<string> {
+    const name = `b-${(count += 1)}`;
+    await source(`select corrections.open_backfill($1, '{prices}', 'a test', 'v1')`, [name]);
+    await source(
+      `insert into corrections.prices (product, valid_from, valid_to, price, _backfill)
+       select 'p' || n, '2026-03-01', '2026-04-01', $2, $1 from generate_series(1, 50) n`,
+      [name, price],
+    );
+    await source(`select corrections.seal_backfill($1)`, [name]);
+    await carryOutAll(install, name);
+    return name;
+  }
+  const ask = (verb: 'promote' | 'abandon', name: string) =>
+    source(`select corrections.${verb}_backfill($1, 'a test')`, [name]);
+  const state = async (name: string) =>
+    (await store(`select state from emend.backfill where name = $1`, [name]))[0]!.state;
+
+  it('of one backfill keeps another one over the same keys waiting: one is promoted after the other', async () => {
+    const [one, other] = [await checkedBackfill(5), await checkedBackfill(6)];
+    await ask('promote', one);
+    await ask('promote', other);
+    const stopped = await stopAt(install, { table: 'public.prices' });
+    const first = carryOutAll(install, one);
+    await stopped.reached();
+    await expect(carryOutOnce(install, other, 'last')).rejects.toMatchObject({ code: 'key_fenced' });
+    expect(await state(other)).toBe('checked');
+    await stopped.release();
+    await Promise.all([first, carryOutAll(install, other)]);
+    const told = await store(
+      `select name, told_at from emend.backfill where name in ($1, $2) order by told_at`,
+      [one, other],
+    );
+    expect(told.map(({ name }) => name)).toEqual([one, other]);
+    expect(told[0]!.told_at < told[1]!.told_at).toBe(true);
+    expect(await store(`select distinct price from public.prices`)).toEqual([{ price: '6' }]);
+    expect(
+      await store(
+        `select count(*) from emend.prices_history where _backfill = $1 and _known_to = $2::timestamptz`,
+        [one, told[1]!.told_at],
+      ),
+    ).toEqual([{ count: '50' }]);
+  });
+
+  it('of two that are promoted at once, again and again, leaves what one after the other leaves', async () => {
+    for (let turn = 0; turn < 3; turn += 1) {
+      const names = [await checkedBackfill(10 + turn), await checkedBackfill(20 + turn)];
+      for (const name of names) await ask('promote', name);
+      await Promise.all(names.map((name) => carryOutAll(install, name)));
+      expect(await Promise.all(names.map(state))).toEqual(['promoted', 'promoted']);
+      expect(await store(`select distinct price from public.prices`)).toEqual([{ price: String(20 + turn) }]);
+    }
+    const { found } = await verifyTarget({
+      ...install,
+      target: install.targets[0]!,
+      keys: null,
+      repair: false,
+      graceMs: 0,
+      limit: 3,
+    });
+    expect(found).toEqual({});
+  });
+
+  it('is held by the transaction that it stands for: a worker whose session was lost is not overtaken', async () => {
+    const name = await checkedBackfill(30);
+    await ask('promote', name);
+    const stopped = await stopAt(install, { table: 'public.prices', when: lastIs('checked') });
+    const promoting = carryOutAll(install, name).catch(() => undefined);
+    await stopped.reached();
+    const sessions = await store(
+      `select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and classid = ${0x656e0000} and granted
+         and database = (select oid from pg_database where datname = current_database())`,
+    );
+    expect(sessions).toHaveLength(1);
+    await ask('abandon', name);
+    await eventually(() =>
+      expect(carryOutOnce(install, name, 'last')).rejects.toMatchObject({
+        code: 'backfill_busy',
+        message: expect.stringContaining('has not ended'),
+      }),
+    );
+    expect(await store(`select backfill from emend.fence_of`)).toEqual([{ backfill: name }]);
+    await stopped.release();
+    await promoting;
+    await carryOutAll(install, name);
+    expect(await state(name)).toBe('promoted');
+    expect(
+      await store(`select dismissed, count(*) from emend.ledger where _backfill = $1 group by 1`, [name]),
+    ).toEqual([{ dismissed: null, count: '50' }]);
+  });
+
+  it(
+    'of a worker that was killed in the middle of a promote is removed, and another worker promotes',
+    { timeout: 120_000 },
+    async () => {
+      const name = await checkedBackfill(40);
+      await ask('promote', name);
+      const stopped = await stopAt(install, { table: 'public.prices', when: lastIs('checked') });
+      const worker = startWorkerProcess(install, name);
+      await stopped.reached();
+      const ended = once(worker, 'exit');
+      worker.kill('SIGKILL');
+      await ended;
+      await eventually(async () => expect(await hasSession(install, name)).toBe(false));
+      await install.start();
+      await source(
+        `insert into corrections.prices (product, valid_from, valid_to, price) values ('p1', '2026-03-05', '2026-03-06', 41)`,
+      );
+      await holds(
+        async () => {
+          expect(await state(name)).toBe('checked');
+          expect(await store(`select from public.prices where price >= 40`)).toEqual([]);
+        },
+        { forMs: 7_000 }, // longer than the round in which fences of the dead are looked for
+      );
+      await stopped.release();
+      await eventually(async () => expect(await state(name)).toBe('promoted'), { timeoutMs: 60_000 });
+      await install.wait();
+      expect(await store(`select backfill from emend.fence_of`)).toEqual([]);
+      expect(await store(`select price, count(*) from public.prices group by 1 order by 1`)).toEqual([
+        { price: '40', count: '51' },
+        { price: '41', count: '1' },
+      ]);
+    },
+  );
+});
+
+function lastIs(state: string): string {
+  return `(select state = '${state}' from emend.backfill order by opened_at desc limit 1)`;
+}

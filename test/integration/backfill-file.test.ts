@@ -1,0 +1,302 @@
+import { createHash } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
+import { showBackfill } from '../../src/pipeline/backfill-report.ts';
+import { abandon } from '../../src/pipeline/backfill-requests.ts';
+import { runBackfill } from '../../src/pipeline/run-backfill.ts';
+import { createInstall } from '../support/install.ts';
+import type { Install } from '../support/install.ts';
+
+const { targets } = defineConfig({
+  targets: {
+    fares: timeline('public.fares', { key: ['route'], period: ['valid_from', 'valid_to'] }),
+    sales: facts('public.sales', { key: ['id'], eventTime: 'sold_at' }),
+  },
+});
+
+const ddl = `
+  create table public.fares (route text not null, valid_from date not null, valid_to date not null, price numeric);
+  create table public.sales (id bigint not null, sold_at timestamptz not null, route text)`;
+
+describe('a backfill file', () => {
+  let install: Install;
+  let folder: string;
+  let count = 0;
+  beforeAll(async () => {
+    install = await createInstall('backfill file', { ddl, targets });
+    folder = mkdtempSync(join(tmpdir(), 'emend-backfills-'));
+    await install.start();
+    await install.source.query(
+      `insert into corrections.fares (route, valid_from, price) select 'R' || n, '2026-01-01', 100 from generate_series(1, 10) as n`,
+    );
+    await install.wait();
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  const write = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  const fresh = (ending: string, text: string) => write(`b-${++count}.${ending}`, text);
+  const named = () => `b-${count}`;
+  const run = (path: string, options: Parameters<typeof runBackfill>[2] = {}) =>
+    runBackfill(install.config, path, { timeoutMs: 30_000, ...options });
+  const ts = (body: string) =>
+    fresh(
+      'ts',
+      `import { defineBackfill } from 'emend'\nexport default defineBackfill({ targets: ['fares'], reason: 'contract 17', logicVersion: 'v1', ${body} })\n`,
+    );
+  const september = (route: string, price: number) =>
+    `{ route: '${route}', valid_from: '2026-09-01', valid_to: '2026-10-01', price: ${price} }`;
+  const price = async (route: string) =>
+    (await install.store.query(`select price from emend.fares_at('2026-09-15') where route = $1`, [route]))
+      .rows[0]?.price as string;
+  const opened = async () =>
+    (await install.source.query(`select name from corrections._backfill where name = $1`, [named()])).rows
+      .length;
+  const failing = (checks: readonly { name: string; verdict: string }[]) =>
+    checks.filter(({ verdict }) => verdict === 'fail').map(({ name }) => name);
+
+  it('is run to its checks, and to its promote where that is asked; the same file again changes nothing', async () => {
+    const path = ts(`
+      boundary: { fares: { from: '2026-09-01', to: '2026-10-01' } },
+      rows: async function* () { yield ${september('R1', 120)}; yield ${september('R2', 130)} }`);
+    const first = await run(path);
+    expect(first).toMatchObject({ backfill: named(), state: 'checked', problem: null });
+    expect(first.done).toEqual(['opened', 'loaded', 'sealed', 'checked']);
+    expect(first.diff).toEqual([
+      { target: 'fares', keys: 2, added: 0, removed: 0, changed: 2, columns: { price: 2 } },
+    ]);
+    expect(await price('R1')).toBe('100');
+    expect((await run(path)).done).toEqual([]);
+    const promoted = await run(path, { promote: true, reason: 'looks right' });
+    expect(promoted).toMatchObject({ state: 'promoted', problem: null, done: ['promoted'] });
+    expect(await price('R1')).toBe('120');
+    expect(await run(path, { promote: true })).toMatchObject({ state: 'promoted', problem: null, done: [] });
+    const { events, origin } = await showBackfill(install.config, named());
+    expect(events.at(-1)).toMatchObject({ state: 'promoted', reason: 'looks right' });
+    expect(origin).toEqual({ file: `${named()}.ts`, checksum: expect.stringMatching(/^[0-9a-f]{64}$/) });
+  });
+
+  it('that was changed under its name is refused before anything is done, whatever had become of it', async () => {
+    const path = ts(`rows: () => [${september('R3', 120)}]`);
+    await run(path, { promote: true });
+    const state = () => install.source.query(`select * from corrections._request order by _id`);
+    const before = (await state()).rows;
+    write(
+      `${named()}.ts`,
+      `import 'emend'\nexport default { targets: ['fares'], reason: 'x', logicVersion: 'v1', rows: () => [${september('R3', 1)}] }`,
+    );
+    await expect(run(path, { promote: true })).rejects.toMatchObject({
+      code: 'backfill_refused',
+      message: expect.stringContaining('has been changed since') as string,
+    });
+    expect((await state()).rows).toEqual(before);
+    expect(await price('R3')).toBe('120');
+  });
+
+  it('that died while it was loaded goes on where it was, with each row once', async () => {
+    const gate = write('gate', '');
+    const path = ts(`
+      rows: async function* () {
+        const { existsSync } = await import('node:fs')
+        for (let n = 1; n <= 12000; n++) {
+          if (n === 7000 && existsSync('${gate}')) throw new Error('killed')
+          yield { route: 'K' + n, valid_from: '2026-09-01', price: n }
+        }
+      }`);
+    await expect(run(path)).rejects.toThrow('killed');
+    rmSync(gate);
+    const second = await run(path);
+    expect(second).toMatchObject({ state: 'checked', done: ['loaded', 'sealed', 'checked'] });
+    expect(second.loaded).toMatchObject([{ read: 12_000, written: 7_000 }]);
+    const { rows } = await install.source.query(
+      `select count(*), count(distinct route) as routes from corrections.fares where _backfill = $1`,
+      [named()],
+    );
+    expect(rows).toEqual([{ count: '12000', routes: '12000' }]);
+  });
+
+  it('in SQL takes its rows from the store, with its checks, samples and what may fail in the header', async () => {
+    write('samples.csv', 'route,valid_at,price\nR5,2026-09-15,150\nR5,2026-10-15,100\nR6,2026-09-15,149\n');
+    const path = fresh(
+      'sql',
+      `-- target: fares
+-- reason: fares of September were too low by half
+-- logic-version: v2
+-- from: 2026-09-01
+-- to: 2026-10-01
+-- where: route in ('R5', 'R6')
+-- on: store
+-- samples: samples.csv
+-- check.none_above_140: select * from public.fares
+--   where price > 140;
+-- accept.none_above_140: that was an old rule
+
+-- every route that has one
+select route, date '2026-09-01' as valid_from, date '2026-10-01' as valid_to, price * 1.5 as price
+from fares_now()
+where route in ('R5', 'R6');
+`,
+    );
+    await install.store.query(
+      `create or replace function public.fares_now() returns setof public.fares language sql stable as $$ select * from public.fares $$`,
+    );
+    const blocked = await run(path, { promote: true });
+    expect(blocked).toMatchObject({ state: 'checked', loaded: [{ read: 2 }] });
+    expect(failing(blocked.checks)).toEqual(['none_above_140', 'samples_differing']);
+    expect(blocked.problem).toMatch(/samples_differing/);
+    expect(await price('R5')).toBe('100');
+
+    write('samples.csv', 'route,valid_at,price\nR5,2026-09-15,150\nR6,2026-10-15,100\n');
+    const again = fresh(
+      'sql',
+      `-- target: fares\n-- reason: again\n-- logic-version: v3\n-- samples: samples.csv\n-- check.none_above_140: select from public.fares where price > 140\n-- accept.none_above_140: that was an old rule\nselect route, '2026-09-01'::date as valid_from, '2026-10-01'::date as valid_to, 150 as price from corrections.fares where route = 'R5' and _backfill is null`,
+    );
+    const promoted = await run(again, { promote: true });
+    expect(promoted).toMatchObject({ state: 'promoted', problem: null });
+    expect(promoted.checks.find(({ name }) => name === 'none_above_140')).toMatchObject({
+      verdict: 'fail',
+      accepted: 'that was an old rule',
+    });
+    expect(await price('R5')).toBe('150');
+  });
+
+  it('of several targets loads each from where it says', async () => {
+    write('sales.csv', 'id,sold_at,route\n1,2026-09-02T10:00:00Z,R7\n2,2026-09-03T10:00:00Z,R7\n');
+    const path = fresh(
+      'mjs',
+      `import { defineBackfill } from 'emend'
+       export default defineBackfill({
+         targets: ['fares', 'sales'], reason: 'late', logicVersion: 'v1',
+         rows: [
+           { target: 'fares', rows: { sql: "select 'R7' as route, date '2026-09-01' as valid_from, 170 as price", on: 'source' } },
+           { target: 'sales', rows: { file: 'sales.csv' } },
+         ],
+         checks: { samples: [
+           { target: 'fares', key: { route: 'R7' }, validAt: '2026-09-15', values: { price: 170 } },
+           { target: 'sales', key: { id: 2 }, values: { route: 'R7' } },
+           { target: 'sales', key: { id: 3 }, values: null },
+         ] },
+       })`,
+    );
+    const ran = await run(path, { promote: true });
+    expect(ran).toMatchObject({ state: 'promoted', loaded: [{ read: 1 }, { read: 2 }] });
+    expect(
+      ran.checks.filter(({ name }) => name === 'samples_differing').map(({ verdict }) => verdict),
+    ).toEqual(['pass', 'pass']);
+  });
+
+  it('keeps whether its raw input can be read, and the check tells when it cannot', async () => {
+    const raw = 'route,price\nR8,1\n';
+    write('raw.csv', raw);
+    const checksum = createHash('sha256').update(raw).digest('hex');
+    const rows = `rows: () => [${september('R8', 180)}]`;
+    const readable = await run(ts(`origin: { input: 'export of the vendor', files: ['raw.csv'] }, ${rows}`));
+    expect(readable.checks.find(({ name }) => name === 'raw_input')).toMatchObject({ verdict: 'pass' });
+    expect((await showBackfill(install.config, named())).origin).toMatchObject({
+      input: 'export of the vendor',
+      raw_input: [{ file: 'raw.csv', checksum }],
+    });
+    const gone = await run(ts(`origin: { files: ['raw.csv', 'gone.csv'] }, ${rows}`), { promote: true });
+    expect(gone).toMatchObject({ state: 'checked' });
+    expect(gone.problem).toMatch(/raw_input of fares: 1 of 2 files can be read/);
+    const unsaid = await run(ts(rows));
+    expect(unsaid.checks.find(({ name }) => name === 'raw_input')).toMatchObject({ verdict: 'note' });
+  });
+
+  it('that was abandoned stays so: run again it says so, and it cannot be promoted', async () => {
+    const path = ts(`rows: () => [${september('R9', 190)}]`);
+    await run(path);
+    await abandon(install.config, named(), { reason: 'not after all', timeoutMs: 20_000 });
+    expect(await run(path)).toMatchObject({ state: 'abandoned', done: [], problem: null });
+    expect(await run(path, { promote: true })).toMatchObject({
+      state: 'abandoned',
+      done: [],
+      problem: expect.stringContaining('final') as string,
+    });
+  });
+
+  it.each<[string, string, string, RegExp[]]>([
+    [
+      'with misspelt options',
+      'ts',
+      `export default { target: ['fares'], reason: ' ', rows: () => [] }`,
+      [/target: .*not an option/, /targets: is missing/, /reason: /],
+    ],
+    [
+      'with a boundary of another target',
+      'ts',
+      `export default { targets: ['fares'], reason: 'x', boundary: { sales: {} }, rows: () => [] }`,
+      [/boundary.sales/],
+    ],
+    ['without rows', 'ts', `export default { targets: ['fares'], reason: 'x' }`, [/rows: is missing/]],
+    ['that exports nothing', 'ts', `export const a = 1`, [/targets: is missing/]],
+    [
+      'in SQL with a misspelt header',
+      'sql',
+      `-- target: fares\n-- reason: x\n-- form: 2026-01-01\nselect 1`,
+      [/line 3: form is not known.*from\?/],
+    ],
+    [
+      'in SQL with a comment in its header',
+      'sql',
+      `-- target: fares\n-- reason: x\n-- the rows\nselect 1`,
+      [/line 3/],
+    ],
+    ['in SQL without a select', 'sql', `-- target: fares\n-- reason: x\n`, [/select: is missing/]],
+    [
+      'of an unknown target',
+      'ts',
+      `export default { targets: ['fare'], reason: 'x', logicVersion: 'v', rows: () => [] }`,
+      [/Did you mean fares/],
+    ],
+    [
+      'without a version of its logic',
+      'ts',
+      `export default { targets: ['fares'], reason: 'x', rows: () => [] }`,
+      [/no git commit here/],
+    ],
+    [
+      'with a check that cannot be run',
+      'ts',
+      `export default { targets: ['fares'], reason: 'x', logicVersion: 'v', rows: () => [], checks: { sql: { a: 'select * from fares' } } }`,
+      [/checks.sql.a: .*does not exist/],
+    ],
+    [
+      'with samples that compare nothing',
+      'ts',
+      `export default { targets: ['fares'], reason: 'x', logicVersion: 'v', rows: () => [], checks: { samples: [{ key: { rout: 'A' }, values: { prize: 1 } }] } }`,
+      [/key: is not the key/, /validAt: is missing/, /prize: is no column/],
+    ],
+    [
+      'with a threshold that is no share',
+      'ts',
+      `export default { targets: ['fares'], reason: 'x', logicVersion: 'v', rows: () => [], checks: { thresholds: { null_share: 20 } } }`,
+      [/null_share: is not a share/],
+    ],
+  ])('%s is refused, and nothing is opened', async (_case, ending, text, messages) => {
+    const path = fresh(ending, text);
+    const refusal = await run(path).then(
+      () => expect.fail('it was run'),
+      (error: unknown) =>
+        error as {
+          message: string;
+          remedy: string;
+          disposition: string;
+          problems?: { path: string; problem: string; remedy: string }[];
+        },
+    );
+    const said = [
+      refusal.message,
+      refusal.remedy,
+      ...(refusal.problems ?? []).map((each) => `${each.path}: ${each.problem}. ${each.remedy}`),
+    ].join('\n');
+    for (const message of messages) expect(said).toMatch(message);
+    expect(refusal.disposition).toBe('refuse');
+    expect(await opened()).toBe(0);
+  });
+});

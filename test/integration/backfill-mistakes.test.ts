@@ -1,0 +1,151 @@
+/**
+ * How a backfill that is run as a batch job goes wrong, one mistake a test, and where emend refuses or catches it. The story
+ * and its commands are in docs/backfills.md.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
+import { runBackfill } from '../../src/pipeline/run-backfill.ts';
+import type { BackfillRun } from '../../src/pipeline/run-backfill.ts';
+import { verify } from '../../src/pipeline/verify.ts';
+import { createInstall } from '../support/install.ts';
+import type { Install } from '../support/install.ts';
+
+const { targets } = defineConfig({
+  targets: {
+    fares: timeline('public.fares', { key: ['route'], period: ['valid_from', 'valid_to'] }),
+    sales: facts('public.sales', { key: ['id'], eventTime: 'sold_at' }),
+  },
+});
+
+const ddl = `
+  create table public.fares (route text not null, valid_from date not null, valid_to date not null, price numeric);
+  create table public.sales (id bigint not null, sold_at timestamptz not null, amount numeric)`;
+
+describe('a batch job that', () => {
+  let install: Install;
+  let folder: string;
+  let route: string;
+  let count = 0;
+  beforeAll(async () => {
+    install = await createInstall('backfill mistakes', { ddl, targets });
+    folder = mkdtempSync(join(tmpdir(), 'emend-mistakes-'));
+    await install.start();
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  /** A route with a fare to the end of September, and one from October on, that is open. */
+  beforeEach(async () => {
+    route = `R${++count}`;
+    await install.source.query(
+      `insert into corrections.fares (route, valid_from, valid_to, price) values ($1, '2026-01-01', '2026-10-01', 100), ($1, '2026-10-01', null, 200)`,
+      [route],
+    );
+    await install.wait();
+  });
+
+  const run = (header: string, select: string): Promise<BackfillRun> => {
+    const file = join(folder, `mistake-${count}.sql`);
+    writeFileSync(file, `-- reason: a mistake\n-- logic-version: v1\n${header}\n\n${select}\n`);
+    return runBackfill(install.config, file, { promote: true, timeoutMs: 30_000 });
+  };
+  const failing = ({ checks }: BackfillRun) =>
+    checks.filter(({ verdict }) => verdict === 'fail').map(({ name, figure }) => `${name} ${figure}`);
+  const held = async () =>
+    (
+      await install.store.query(
+        `select valid_from, valid_to, price from public.fares where route = $1 order by valid_from`,
+        [route],
+      )
+    ).rows;
+  const before = [
+    { valid_from: '2026-01-01', valid_to: '2026-10-01', price: '100' },
+    { valid_from: '2026-10-01', valid_to: 'infinity', price: '200' },
+  ];
+
+  it('writes the time at which it runs as the time at which things were true is stopped by valid_at_load_time', async () => {
+    const fares = await run(
+      '-- target: fares',
+      `select '${route}' as route, current_date as valid_from, 120 as price`,
+    );
+    expect(fares).toMatchObject({ state: 'checked', problem: expect.stringMatching(/valid_at_load_time/) });
+    expect(failing(fares)).toEqual(['valid_at_load_time 1']);
+    expect(await held()).toEqual(before);
+
+    route = `R${++count}`;
+    const sales = await run(
+      '-- target: sales',
+      `select n as id, now() as sold_at, 1 as amount from generate_series(1, 10) n`,
+    );
+    expect(failing(sales)).toEqual(['valid_at_load_time 1']);
+    expect((await install.store.query(`select from public.sales`)).rows).toEqual([]);
+  });
+
+  it('wipes the log is refused; one that wipes the table is found by verify, which puts back what it took', async () => {
+    for (const wipe of ['delete from', 'truncate'])
+      await expect(install.source.query(`${wipe} corrections.fares`)).rejects.toThrow('append-only');
+    await install.store.query(`delete from public.fares where route = $1`, [route]);
+    const [found] = await verify(install.config, { target: 'fares', key: [route] });
+    expect(found!.found).toEqual({ missing: 2 });
+    await verify(install.config, { target: 'fares', key: [route], repair: true });
+    expect(await held()).toEqual(before);
+  });
+
+  it('wipes by taking everything back, and then writes less than there was, is stopped by answers_lost_from_now_on', async () => {
+    const ran = await run(
+      '-- target: fares',
+      `select '${route}' as route, '-infinity'::date as valid_from, null::date as valid_to, null::numeric as price, 'retract' as _op
+       union all select '${route}', '2026-01-01', '2026-10-01', 120, 'upsert'`,
+    );
+    expect(failing(ran)).toEqual(['answers_lost_from_now_on 1', 'contradictions 1']);
+    expect(await held()).toEqual(before);
+  });
+
+  it('lets a period run into the next one is stopped by outside_boundary; accepted, the pieces do not overlap', async () => {
+    const header = `-- target: fares\n-- from: 2026-09-01\n-- to: 2026-10-01`;
+    const select = `select '${route}' as route, date '2026-09-01' as valid_from, date '2026-10-15' as valid_to, 120 as price`;
+    const stopped = await run(header, select);
+    expect(failing(stopped)).toEqual(['outside_boundary 1']);
+    expect(await held()).toEqual(before);
+
+    const first = route;
+    route = `R${++count}`;
+    const accepted = await run(
+      `${header}\n-- accept.outside_boundary: the contract reaches into October`,
+      select,
+    );
+    expect(accepted).toMatchObject({ state: 'promoted' });
+    expect(accepted.checks.find(({ name }) => name === 'overlaps')).toMatchObject({ figure: '0' });
+    route = first;
+    expect(await held()).toEqual([
+      { valid_from: '2026-01-01', valid_to: '2026-09-01', price: '100' },
+      { valid_from: '2026-09-01', valid_to: '2026-10-15', price: '120' },
+      { valid_from: '2026-10-15', valid_to: 'infinity', price: '200' },
+    ]);
+  });
+
+  it('states two periods of one key that overlap is stopped by contradictions', async () => {
+    const ran = await run(
+      '-- target: fares',
+      `select '${route}' as route, date '2026-02-01' as valid_from, date '2026-03-15' as valid_to, 120 as price
+       union all select '${route}', '2026-03-01', '2026-04-01', 130`,
+    );
+    expect(failing(ran)).toEqual(['contradictions 1']);
+    expect(await held()).toEqual(before);
+  });
+
+  it('ends periods that were open, so that a report of the present loses rows, is stopped by answers_lost_from_now_on and by a check of its own', async () => {
+    const report = `select count(*)::text as routes from public.fares where valid_to = 'infinity'`;
+    const rows = (await install.store.query(report)).rows;
+    const ran = await run(
+      `-- target: fares
+-- check.every_route_has_a_fare: select '${route}' as route
+--   where not exists (select from public.fares f where f.route = '${route}' and f.valid_to = 'infinity')`,
+      `select '${route}' as route, current_date - 1 as valid_from, null::date as valid_to, null::numeric as price, 'retract' as _op`,
+    );
+    expect(failing(ran)).toEqual(['answers_lost_from_now_on 1', 'every_route_has_a_fare 1']);
+    expect((await install.store.query(report)).rows).toEqual(rows);
+  });
+});
