@@ -2,6 +2,7 @@ import type { ClientBase, Pool } from 'pg';
 import type { Target } from '../change/target.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { holdFence } from '../merge/fence.ts';
+import { countOf } from '../observe/count-of.ts';
 import { ownObject } from '../store/names.ts';
 import { readHeld } from './completeness.ts';
 import type { Held } from './completeness.ts';
@@ -106,7 +107,8 @@ async function deleteStaged(client: ClientBase, backfill: string, target: Target
 }
 
 function rowsSetAside({ target, held }: Lacking): string {
-  return `${held.setAside} rows of ${target.name} are set aside: retry or discard them (emend dead list --target ${target.name})`;
+  const rows = countOf(held.setAside, `row of ${target.name} is`, `rows of ${target.name} are`);
+  return `${rows} set aside: retry or discard (emend dead list --target ${target.name})`;
 }
 
 function otherRows({ target, held, wanted }: Lacking): string {

@@ -108,7 +108,9 @@ export async function takeOver(source: Pool, store: Pool, name: string): Promise
     `with taken as (
        insert into emend.backfill (name, targets, boundary, logic_version, reason, origin, checks, sealed, opened_at)
        select $1, array(select jsonb_array_elements_text($2::jsonb)), $3::jsonb, $4, $5, $6::jsonb, $7::jsonb, $8::jsonb, $9::timestamptz
-       on conflict (name) do update set sealed = excluded.sealed, checks = excluded.checks, boundary = excluded.boundary
+       on conflict (name) do update
+         -- sealed once: who read it before the seal may come to write after who read it later
+         set sealed = coalesce(excluded.sealed, emend.backfill.sealed), checks = excluded.checks, boundary = excluded.boundary
        returning (xmax = 0) as is_new
      )
      insert into emend.backfill_event (backfill, state, at, actor, reason)

@@ -37,7 +37,7 @@ interface LaneOptions {
 
 /** One call of `publish`; the queue splits it further as it likes. */
 const maxBatchesPerCall = 64;
-const maxBytesPerCall = 4 * 1024 * 1024;
+const maxBytesPerCall = 1024 * 1024;
 
 const queuePauses = { minMs: 50, maxMs: 5_000 };
 

@@ -47,7 +47,7 @@ interface SessionOptions {
 }
 
 /** Text that the queue has not accepted: above it the socket is not read, below half of it again. */
-const highWaterBytes = 8 * 1024 * 1024;
+const highWaterBytes = 4 * 1024 * 1024;
 /** While the queue is behind, rows wait in the packer, where they become fewer and fuller batches. */
 const backlogBatches = 8;
 

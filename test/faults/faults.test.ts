@@ -31,14 +31,19 @@ describe.each(queues)('after any faults, once everything runs again, queue in $q
       const program = programOf(seed, queue);
       try {
         const outcome = await runProgram(servers, queue, program);
-        if (process.env.EMEND_FAULTS_VERBOSE)
-          process.stderr.write(`seed ${seed}, queue in ${queue}: ${JSON.stringify(outcome)}\n`);
+        tell(`seed ${seed}, queue in ${queue}: ${JSON.stringify(outcome)}`);
       } catch (error) {
         (error as Error).message +=
           `\n\nrun it again: EMEND_FAULTS_SEED=${seed} EMEND_FAULTS_PROGRAMS=1 EMEND_FAULTS_QUEUE=${queue} npm run test:faults` +
           `\nprogram: ${JSON.stringify(program)}`;
+        // a long run shows it at its end
+        tell((error as Error).message);
         throw error;
       }
     },
   );
 });
+
+function tell(text: string): void {
+  if (process.env.EMEND_FAULTS_VERBOSE !== undefined) process.stderr.write(`${text}\n`);
+}

@@ -4,9 +4,12 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../src/config/config.ts';
 import { timeline } from '../../src/config/define-config.ts';
 import type { ResolvedConfig } from '../../src/config/resolved-config.ts';
-import type { BackfillDiff } from '../../src/pipeline/backfill-diff.ts';
-import type { BackfillReport, ListedBackfill } from '../../src/pipeline/backfill-report.ts';
+import type { ListedBackfill } from '../../src/pipeline/backfill-report.ts';
 import type { CarriedOut } from '../../src/pipeline/backfill-requests.ts';
+import { migrate } from '../../src/pipeline/migrate.ts';
+import { diffBackfill } from '../../src/pipeline/backfill-diff.ts';
+import { listBackfills, showBackfill } from '../../src/pipeline/backfill-report.ts';
+import { abandon, promote, revert, seal } from '../../src/pipeline/backfill-requests.ts';
 import { loadBackfill } from '../../src/pipeline/load-backfill.ts';
 import { openStatedBackfill } from '../../src/pipeline/open-backfill.ts';
 import { createDatabases } from '../support/databases.ts';
@@ -46,7 +49,7 @@ describe('emend backfill', () => {
       },
       {},
     );
-    await cli.json(['migrate']);
+    await migrate({ config: resolved, print: false });
     await query(
       databases.sourceUrl,
       `insert into corrections.fares (route, valid_from, price) select 'R' || n, '2026-01-01', 100 from generate_series(1, 20) as n`,
@@ -66,46 +69,41 @@ describe('emend backfill', () => {
     return rows.map((row) => row.price);
   };
   const september = ['--from', '2026-09-01', '--to', '2026-10-01'];
+  const opening = (over: object = {}) => ({
+    name: 'b',
+    targets: ['fares'],
+    reason: 'why',
+    logicVersion: 'v1',
+    ...over,
+  });
 
-  it('open wants a reason, a version of the logic and a boundary that means something', async () => {
-    const rest = ['--target', 'fares', '--logic-version', 'v1', '--reason', 'contract 17'];
+  it('open wants a reason and a version of the logic', async () => {
     for (const [args, message] of [
       [['--target', 'fares', '--logic-version', 'v1'], /--reason/],
       [['--target', 'fares', '--reason', 'why'], /no git commit here/],
-      [[...rest, '--from', 'soon'], /boundary of fares cannot be read: invalid input syntax for type date/],
     ] as const) {
       const { code, stderr } = await backfill('open', 'b', ...args);
       expect(stderr).toMatch(message);
       expect(code).toBe(2);
     }
-    const list = await cli.json<ListedBackfill[]>(['backfill', 'list']);
-    expect(list).toEqual([]);
+    expect(await listBackfills(resolved)).toEqual([]);
   });
 
   it.each<[object, RegExp]>([
     [{ targets: ['fare'] }, /no target fare/],
     [{ reason: ' ' }, /without a reason/],
+    [{ boundary: { fares: { from: 'soon' } } }, /cannot be read: invalid input syntax for type date/],
     [{ boundary: { fares: { from: '2026-02-01', to: '2026-01-01' } } }, /ends before it begins/],
     [{ boundary: { fares: { where: 'colour = 1' } } }, /cannot be read: column "colour" does not exist/],
     [{ boundary: { fares: { where: 'true); drop table x; --' } } }, /cannot be read: syntax error/],
   ])('open refuses %j', async (over, message) => {
-    const opening = { name: 'b', targets: ['fares'], reason: 'why', logicVersion: 'v1', ...over };
-    await expect(openStatedBackfill(resolved, opening)).rejects.toThrow(message);
+    const refused = expect(openStatedBackfill(resolved, opening(over))).rejects;
+    await refused.toMatchObject({ message: expect.stringMatching(message) as string, disposition: 'refuse' });
   });
 
   it('load names a bad line, sets it aside when told to, and says what it did', async () => {
-    const opened = await backfill(
-      'open',
-      'reprice',
-      '--target',
-      'fares',
-      '--logic-version',
-      'v1',
-      '--reason',
-      'contract 17',
-      ...september,
-    );
-    expect(opened).toMatchObject({ code: 0 });
+    const args = ['--target', 'fares', '--logic-version', 'v1', '--reason', 'contract 17', ...september];
+    expect(await backfill('open', 'reprice', ...args)).toMatchObject({ code: 0 });
     const lines = Array.from({ length: 20 }, (_, n) => `R${n + 1},2026-09-01,2026-10-01,120`);
     const file = write(
       'fares.csv',
@@ -126,17 +124,21 @@ describe('emend backfill', () => {
     expect(again.stdout).toMatch(
       /^0 rows are loaded into backfill reprice; 20 rows of fares.csv had been loaded before/,
     );
-    for (const [args, message] of [
-      [['load', 'reprice'], /either a file or --sql/],
-      [['load', 'reprice', file, '--sql', 'select 1'], /either a file or --sql/],
-      [['load', 'nope', file], /there is no backfill nope/],
-      [['load', 'reprice', 'nope.csv'], /there is no file nope.csv/],
-      [['load', 'reprice', '--sql', 'select 1 as colour'], /no column/],
-    ] as const) {
-      const { code, stderr } = await backfill(...args);
-      expect(stderr).toMatch(message);
-      expect(code).toBe(2);
-    }
+    const both = await backfill('load', 'reprice', file, '--sql', 'select 1');
+    expect(both.code).toBe(2);
+    expect(both.stderr).toMatch(/either a file or --sql/);
+  });
+
+  it.each<[string, Parameters<typeof loadBackfill>[1], RegExp]>([
+    ['nope', { rows: [] }, /there is no backfill nope/],
+    ['reprice', { file: 'nope.csv' }, /there is no file nope.csv/],
+    ['reprice', { sql: 'select 1 as colour' }, /no column/],
+    ['reprice', { sql: 'select 1 as colour', on: 'store' }, /no column/],
+    ['reprice', { sql: 'select * from nowhere', on: 'store' }, /cannot be run in the store: relation/],
+    ['reprice', { sql: 'select 1 where false', on: 'store' }, /gives no row/],
+  ])('load into %s refuses %j', async (name, input, message) => {
+    const refused = expect(loadBackfill(resolved, input, { backfill: name, source: 'x' })).rejects;
+    await refused.toMatchObject({ message: expect.stringMatching(message) as string, disposition: 'refuse' });
   });
 
   it('rows of a program are loaded as correct() takes them, and gone on with by the name they are given', async () => {
@@ -169,9 +171,10 @@ describe('emend backfill', () => {
   });
 
   it('what is asked for stays asked while no worker runs, and the wait says that none does', async () => {
-    const refused = await backfill('promote', 'reprice');
-    expect(refused).toMatchObject({ code: 2 });
-    expect(refused.stderr).toMatch(/is not sealed\nSeal it first/);
+    await expect(promote(resolved, 'reprice', {})).rejects.toMatchObject({
+      message: expect.stringContaining('is not sealed') as string,
+      remedy: 'Seal it first.',
+    });
     await query(
       databases.storeUrl,
       `update emend.clock set horizon = horizon - interval '1 minute', settled = settled - interval '1 minute'`,
@@ -189,10 +192,10 @@ describe('emend backfill', () => {
 
   it('seal waits until all is staged and checked, and show tells who, when and why', async () => {
     running = cli.start(['start']);
-    await cli.json(['wait', '--timeout', '30']);
+    await running.said('emend is running');
     const sealed = await cli.json<CarriedOut>(['backfill', 'seal', 'reprice', '--timeout', '60']);
     expect(sealed).toEqual({ backfill: 'reprice', state: 'checked', problem: null, waitsFor: null });
-    const report = await cli.json<BackfillReport>(['backfill', 'show', 'reprice']);
+    const report = await showBackfill(resolved, 'reprice');
     expect(report).toMatchObject({
       state: 'checked',
       reason: 'contract 17',
@@ -207,7 +210,7 @@ describe('emend backfill', () => {
   });
 
   it('diff lists and exports every answer that would change', async () => {
-    const diff = await cli.json<BackfillDiff>(['backfill', 'diff', 'reprice', '--limit', '3']);
+    const diff = await diffBackfill(resolved, 'reprice', { limit: 3 });
     expect(diff.summary).toEqual([
       { target: 'fares', keys: 20, added: 0, removed: 0, changed: 20, columns: { price: 20 } },
     ]);
@@ -220,44 +223,32 @@ describe('emend backfill', () => {
       old: { price: '100' },
       new: { price: '120' },
     });
-    for (const file of ['diff.csv', 'diff.ndjson']) {
-      expect((await backfill('diff', 'reprice', '--export', file)).stdout).toContain(
-        `20 changes are in ${file}`,
-      );
-    }
-    expect(readFileSync(join(cli.dir, 'diff.ndjson'), 'utf8').trim().split('\n')).toHaveLength(20);
+    expect((await backfill('diff', 'reprice')).stdout).toMatch(/price=100 +price=120/);
+    const exported = await backfill('diff', 'reprice', '--export', 'diff.csv');
+    expect(exported.stdout).toContain('20 changes are in diff.csv');
     expect(readFileSync(join(cli.dir, 'diff.csv'), 'utf8').split('\n')[1]).toMatch(
       /^fares,"{""route"":""R1""}",2026-09-01,2026-10-01,/,
     );
-    expect((await backfill('diff', 'reprice')).stdout).toMatch(/price=100 +price=120/);
-    expect((await backfill('diff', 'nope')).code).toBe(2);
+    const ndjson = join(cli.dir, 'diff.ndjson');
+    await diffBackfill(resolved, 'reprice', { limit: 0, exportTo: ndjson });
+    expect(readFileSync(ndjson, 'utf8').trim().split('\n')).toHaveLength(20);
+    await expect(diffBackfill(resolved, 'nope', { limit: 1 })).rejects.toThrow(/has no backfill nope/);
   });
 
   it('promote makes it visible and revert takes it back, each once however often it is asked', async () => {
     expect((await backfill('promote', 'reprice', '--accept', 'x')).code).toBe(2);
-    const promoted = await cli.json<CarriedOut>([
-      'backfill',
-      'promote',
-      'reprice',
-      '--reason',
-      'looks right',
-    ]);
-    expect(promoted.state).toBe('promoted');
+    const promoted = await backfill('promote', 'reprice', '--reason', 'looks right');
+    expect(promoted).toMatchObject({ code: 0, stdout: 'backfill reprice is promoted\n' });
     expect(await prices()).toEqual(['120']);
-    expect(await cli.json<CarriedOut>(['backfill', 'promote', 'reprice'])).toMatchObject({
-      state: 'promoted',
-    });
+    expect(await promote(resolved, 'reprice', {})).toMatchObject({ state: 'promoted', problem: null });
     const abandoned = await backfill('abandon', 'reprice', '--reason', 'too late');
     expect(abandoned.code).toBe(1);
     expect(abandoned.stdout).toMatch(/is promoted\nnothing to abandon/);
-    expect(
-      (await cli.json<CarriedOut>(['backfill', 'revert', 'reprice', '--reason', 'wrong rule'])).state,
-    ).toBe('reverted');
+    const reverted = await backfill('revert', 'reprice', '--reason', 'wrong rule');
+    expect(reverted).toMatchObject({ code: 0, stdout: 'backfill reprice is reverted\n' });
     expect(await prices()).toEqual(['100']);
-    expect((await cli.json<CarriedOut>(['backfill', 'revert', 'reprice', '--reason', 'again'])).state).toBe(
-      'reverted',
-    );
-    const { events } = await cli.json<BackfillReport>(['backfill', 'show', 'reprice']);
+    expect(await revert(resolved, 'reprice', { reason: 'again' })).toMatchObject({ state: 'reverted' });
+    const { events } = await showBackfill(resolved, 'reprice');
     expect(events.slice(-2).map(({ state, reason }) => [state, reason])).toEqual([
       ['promoted', 'looks right'],
       ['reverted', 'wrong rule'],
@@ -265,35 +256,47 @@ describe('emend backfill', () => {
   });
 
   it('a select in the source, promoted later; and one that is thrown away', async () => {
-    await backfill(
-      'open',
-      'later',
-      '--target',
-      'fares',
-      '--logic-version',
-      'v2',
-      '--reason',
-      'plan',
-      ...september,
-    );
+    await openStatedBackfill(resolved, opening({ name: 'later' }));
     const sql = `select route, date '2026-09-01' as valid_from, date '2026-10-01' as valid_to, price + 50 as price from corrections.fares where _backfill is null`;
-    expect((await backfill('load', 'later', '--sql', sql)).stdout).toMatch(/^20 rows are loaded/);
-    expect((await backfill('seal', 'later')).code).toBe(0);
-    const promoted = await cli.json<CarriedOut>(['backfill', 'promote', 'later', '--at', '2100-01-01']);
-    expect(promoted).toMatchObject({
-      state: 'checked',
-      waitsFor: expect.stringContaining('2100-01-01') as string,
-    });
+    expect(await loadBackfill(resolved, { sql }, { backfill: 'later' })).toMatchObject({ written: 20 });
+    expect(await seal(resolved, 'later', {})).toMatchObject({ state: 'checked', problem: null });
+    const promoted = await backfill('promote', 'later', '--at', '2100-01-01');
+    expect(promoted.stdout).toMatch(/later is checked\nit is promoted at 2100-01-01.*, while a worker runs/);
     expect(await prices()).toEqual(['100']);
-    const gone = await cli.json<CarriedOut>(['backfill', 'abandon', 'later', '--reason', 'not after all']);
+    const gone = await abandon(resolved, 'later', { reason: 'not after all' });
     expect(gone).toMatchObject({ state: 'abandoned', problem: null });
-    expect((await backfill('promote', 'later')).stderr).toMatch(/was abandoned/);
-    const list = await cli.json<ListedBackfill[]>(['backfill', 'list']);
+    await expect(promote(resolved, 'later', {})).rejects.toThrow(/was abandoned/);
+    const list = await listBackfills(resolved);
     expect(list.map(({ name, state }) => [name, state])).toEqual([
       ['reprice', 'reverted'],
       ['program', 'abandoned'],
       ['later', 'abandoned'],
     ]);
+  });
+
+  it('run shows checks and diff of a file, promotes it when told to, and says what stands in the way', async () => {
+    const select = `select 'R1' as route, date '2026-09-01' as valid_from, date '2026-10-01' as valid_to, 130 as price`;
+    const file = write('of-a-file.sql', `-- target: fares\n-- reason: contract 17\n\n${select}\n`);
+    const [first, second] = [
+      await backfill('run', file, '--logic-version', 'v3'),
+      await backfill('run', file, '--promote', '--reason', 'looks right'),
+    ];
+    expect(first).toMatchObject({ code: 0, stderr: '' });
+    expect(first.stdout).toMatch(
+      /^backfill of-a-file is checked \(opened, 1 row loaded, sealed, checked\)\n/,
+    );
+    expect(first.stdout).toMatch(/\noutside_boundary +fares +0 +at most 0 +pass\n/);
+    expect(first.stdout).toMatch(/\nfares {2}1 key: 0 added, 0 removed, 1 changed \(price 1\)\n/);
+    expect(first.stdout).toMatch(/run the file with --promote/);
+    expect(second.stdout).toMatch(/^backfill of-a-file is promoted \(promoted\)\n/);
+    expect(await prices()).toEqual(['100', '130']);
+    const today = select.replace(`date '2026-09-01'`, 'current_date').replace(`'2026-10-01'`, `'infinity'`);
+    write('wrong.sql', `-- target: fares\n-- reason: a mistake\n-- logic-version: v3\n\n${today}\n`);
+    const wrong = await backfill('run', 'wrong.sql', '--promote');
+    expect(wrong.code).toBe(1);
+    expect(wrong.stdout).toMatch(
+      /checks failed: valid_at_load_time of fares: 1, at most 0.5\nSee emend backfill/,
+    );
     running.process.kill('SIGTERM');
     expect((await running.ended).code).toBe(0);
   });

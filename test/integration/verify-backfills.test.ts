@@ -24,9 +24,12 @@ describe('verify', () => {
     install = await createInstall('verify backfills', { ddl, targets });
     for (const state of states) await bringTo(state);
   });
-  afterEach(async () => {
-    expect(await found(), 'what a test has damaged, it mends').toEqual({ prices: {}, orders: {} });
-  });
+  afterEach(() => expectClean());
+
+  /** What a test has damaged, it mends. */
+  async function expectClean(): Promise<void> {
+    expect(await found()).toEqual({ prices: {}, orders: {} });
+  }
 
   const source = async (sql: string, values: unknown[] = []) =>
     (await install.source.query(sql, values)).rows;

@@ -1,0 +1,131 @@
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { takeOver } from '../../src/backfill/state.ts';
+import { defineConfig, timeline } from '../../src/config/define-config.ts';
+import { createPool } from '../../src/db/pool.ts';
+import { migrate } from '../../src/pipeline/migrate.ts';
+import { verify } from '../../src/pipeline/verify.ts';
+import { carryOutRequests, readRequests } from '../support/backfill-requests.ts';
+import { eventually } from '../support/eventually.ts';
+import { createInstall } from '../support/install.ts';
+import type { Install } from '../support/install.ts';
+
+const { targets } = defineConfig({
+  targets: { fares: timeline('public.fares', { key: ['route'], period: ['valid_from', 'valid_to'] }) },
+});
+
+describe('a sealed backfill of which the store holds something else', () => {
+  let install: Install;
+  let name: string;
+  let count = 0;
+  beforeAll(async () => {
+    install = await createInstall('backfill columns', {
+      ddl: `create table public.fares (route text not null, valid_from date not null, valid_to date not null, price numeric)`,
+      targets,
+    });
+  });
+
+  const source = async (sql: string, values: unknown[] = []) =>
+    (await install.source.query(sql, values)).rows as Record<string, string | null>[];
+  const store = async (sql: string, values: unknown[] = []) =>
+    (await install.store.query(sql, values)).rows as Record<string, string | null>[];
+  /** Carries out all requests once more, as whoever sweeps them: those that are done are not done again. */
+  const work = async () =>
+    carryOutRequests(install, install.config.targets, await readRequests(install.source, name));
+  const staged = () =>
+    store(`select *, xmin::text as written_by from emend.fares_staged where _backfill = $1 order by _id`, [
+      name,
+    ]);
+  const seal = () => source(`select corrections.seal_backfill($1)`, [name]);
+  const state = async () =>
+    (await store(`select state, problem from emend.backfill where name = $1`, [name]))[0]!;
+
+  beforeEach(async () => {
+    name = `b-${++count}`;
+    await source(`select corrections.open_backfill($1, '{fares}', 'a test', 'v1')`, [name]);
+    await source(
+      `insert into corrections.fares (route, valid_from, valid_to, price, _backfill)
+       select $1 || '-' || n, '2026-03-01', '2026-04-01', n, $1 from generate_series(1, 3) as n`,
+      [name],
+    );
+    await source(`select corrections.chunk_backfill($1, 'fares')`, [name]);
+    await work();
+    expect(await staged()).toHaveLength(3);
+  });
+
+  it('is staged anew where its target gained a column between staging and seal, and promoted with what the log has in it', async () => {
+    await store(`alter table public.fares add column cabin text not null default 'Y'`);
+    await migrate({ config: install.config, print: false });
+    await seal();
+    await work();
+    expect(await state()).toEqual({ state: 'checked', problem: null });
+    expect((await staged()).map(({ cabin, price }) => [cabin, price])).toEqual([
+      ['Y', '1'],
+      ['Y', '2'],
+      ['Y', '3'],
+    ]);
+    await source(`select corrections.promote_backfill($1)`, [name]);
+    await work();
+    expect(await state()).toEqual({ state: 'promoted', problem: null });
+    expect(
+      await store(`select distinct cabin, _backfill from public.fares where route like $1 || '-%'`, [name]),
+    ).toEqual([{ cabin: 'Y', _backfill: name }]);
+    expect((await verify(install.config))[0]!.found).toEqual({});
+  });
+
+  it('is staged anew where rows are gone though all of its chunks are done, as by a kill between taking away and staging', async () => {
+    await store(`delete from emend.fares_staged where _backfill = $1 and price > 1`, [name]);
+    await seal();
+    await work();
+    expect(await state()).toEqual({ state: 'checked', problem: null });
+    expect(await staged()).toHaveLength(3);
+  });
+
+  it('keeps what was sealed, though a worker that read it before the seal writes after one that read it later', async () => {
+    const slow = createPool({ url: install.config.store.url, applicationName: 'emend test', max: 1 });
+    const only = await slow.connect();
+    const stale = takeOver(install.source, slow, name);
+    await eventually(() => expect(slow.waitingCount).toBe(1));
+    await seal();
+    await takeOver(install.source, install.store, name);
+    only.release();
+    expect((await stale)!.sealed).toMatchObject({ fares: { rows: 3 } });
+    await slow.end();
+    await work();
+    expect(await state()).toEqual({ state: 'checked', problem: null });
+  });
+
+  it('waits while a chunk is on its way, and nothing is taken away meanwhile', async () => {
+    const before = await staged();
+    await source(
+      `insert into corrections.fares (route, valid_from, valid_to, price, _backfill) values ('late', '2026-03-01', '2026-04-01', 1, $1)`,
+      [name],
+    );
+    await seal();
+    const requests = await readRequests(install.source, name);
+    await carryOutRequests(
+      install,
+      install.config.targets,
+      requests.filter(({ request }) => request === 'seal'),
+    );
+    expect(await state()).toEqual({ state: 'sealed', problem: null });
+    expect(await staged()).toEqual(before);
+    await work();
+    expect(await state()).toEqual({ state: 'checked', problem: null });
+  });
+
+  it('is told where staging anew does not help, and not staged again and again', async () => {
+    await seal();
+    await source(
+      `update corrections._backfill set sealed = jsonb_set(sealed, '{fares,digest}', '"1"') where name = $1`,
+      [name],
+    );
+    await work();
+    expect(await state()).toEqual({
+      state: 'sealed',
+      problem: expect.stringContaining('other rows of fares than were sealed') as string,
+    });
+    const before = await staged();
+    await work();
+    expect(await staged()).toEqual(before);
+  });
+});
