@@ -109,9 +109,9 @@ async function compareSamples(
   const { rows } = await client.query<{ figure: string; first: string | null }>(
     `select count(*)::text as figure, min(e.place)::text as first
      from jsonb_array_elements($1::jsonb) with ordinality as e (sample, place)
-     left join lateral (select true as found, a.* from ${from} a where ${keyIs} limit 1) as a on true
-     where (a.found is null) <> (jsonb_typeof(e.sample -> 'values') = 'null')
-       or (a.found and (${differs.length > 0 ? differs.join(' or ') : 'false'}))`,
+     left join lateral (select true as _found, a.* from ${from} a where ${keyIs} limit 1) as a on true
+     where (a._found is null) <> (jsonb_typeof(e.sample -> 'values') = 'null')
+       or (a._found and (${differs.length > 0 ? differs.join(' or ') : 'false'}))`,
     [JSON.stringify(samples)],
   );
   const { figure, first } = rows[0]!;

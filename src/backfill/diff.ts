@@ -62,7 +62,7 @@ function changedParts(target: TimelineTarget): string {
       select s.*, ${rangeType}(s.${ident(from.name)}, s.${ident(to.name)}) as _during from superseded s where s._op = 'upsert'
     ),
     new_parts as materialized (
-      select p.*, ${rangeType}(p.part_from, p.part_to) as _during from pieces p where p._op = 'upsert'
+      select p.*, ${rangeType}(p._part_from, p._part_to) as _during from pieces p where p._op = 'upsert'
     ),
     other_answer as (
       select ${json(key, 'n')} as key, o._during * n._during as _during, ${json(values, 'o')} as old, ${json(values, 'n')} as new

@@ -7,7 +7,7 @@ import { replaceStanding } from './replace-standing.ts';
 
 /**
  * What a timeline merge writes, whatever decided it: `superseded` and `pieces` as `replaceStanding` reads them, and
- * `shadowed`, the parts that fresh claims did not win, with their period as `part_from, part_to`.
+ * `shadowed`, the parts that fresh claims did not win, with their period as `_part_from, _part_to`.
  */
 export function applyTimeline(target: TimelineTarget): string {
   const columns = columnLists(target);
@@ -17,7 +17,7 @@ export function applyTimeline(target: TimelineTarget): string {
     -- law 4: what a correction did not win when it was told is kept too
     shadows as (
       insert into ${ownObject(target, 'shadow')} (${columns.key()}, ${f}, ${t}${columns.values()}, _op, _version, _known_from, _backfill)
-      select ${columns.key('s')}, s.part_from, s.part_to${columns.values('s')}, s._op, s._version, told.k, s._backfill
+      select ${columns.key('s')}, s._part_from, s._part_to${columns.values('s')}, s._op, s._version, told.k, s._backfill
       from shadowed s cross join told
     ),
     ${recordMerged(target)}

@@ -48,13 +48,13 @@ export function factsFold(target: FactsTarget, { arrived, k, revision }: FoldFor
     ),
     -- law 1: the greatest version has the key
     weighed as materialized (
-      select c.*, row_number() over newest_first = 1 as won, first_value(c._op) over newest_first as winning_op
+      select c.*, row_number() over newest_first = 1 as _won, first_value(c._op) over newest_first as _winning_op
       from claims c
       window newest_first as (partition by ${columns.key('c')} order by ${columns.newestFirst('c')})
     ),
-    pieces as materialized (select * from weighed where won and ctid is null),
+    pieces as materialized (select * from weighed where _won and ctid is null),
     -- law 4: what stood goes whole to history
-    superseded as materialized (select * from weighed where ctid is not null and not won)`;
+    superseded as materialized (select * from weighed where ctid is not null and not _won)`;
 }
 
 /** What a merge of facts writes: it reads `superseded` and `pieces`, and `weighed` for what did not win. */
@@ -74,7 +74,7 @@ export function applyFacts(target: FactsTarget): string {
     ),
     taken_out as (
       delete from ${targetTable(target)} p
-      where ${placedIn("superseded where _op = 'upsert' and winning_op <> 'upsert'")}
+      where ${placedIn("superseded where _op = 'upsert' and _winning_op <> 'upsert'")}
     ),
     written as (
       insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)
@@ -100,7 +100,7 @@ export function applyFacts(target: FactsTarget): string {
       insert into ${ownObject(target, 'shadow')} (${columns.all()}, _op, _version, _known_from, _backfill)
       select ${columns.all('w')}, w._op, w._version, told.k, w._backfill
       from weighed w cross join told
-      where w.ctid is null and not w.won
+      where w.ctid is null and not w._won
     ),
     ${recordMerged(target)}
     select count(*) as rows from merged`;

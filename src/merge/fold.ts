@@ -9,7 +9,7 @@ import { columnLists } from './column-lists.ts';
 /**
  * The fold of a key from everything that the store has of it, as common table expressions. They read `asked` (keys) and give
  * - `standing`: what is believed of these keys now, with `tableoid, ctid`;
- * - `desired`: what the visible corrections say, as pieces with `part_from, part_to` (timelines), of the same columns.
+ * - `desired`: what the visible corrections say, as pieces with `_part_from, _part_to` (timelines), of the same columns.
  *
  * It can, because target, history, shadow and tombstones together cover each instant of every correction (law 4).
  */
@@ -78,16 +78,16 @@ function desiredByPeriod(target: TimelineTarget): string {
   const multirange = rangeType.replace('range', 'multirange');
   const period = `${rangeType}(c.${ident(from.name)}, c.${ident(to.name)})`;
   return `
-      select weighed.*, lower(part) as part_from, upper(part) as part_to
+      select weighed.*, lower(_part) as _part_from, upper(_part) as _part_to
       from (
         select c.*,
-          ${multirange}(${period}) - coalesce(range_agg(${period}) over higher, '{}'::${multirange}) as won
+          ${multirange}(${period}) - coalesce(range_agg(${period}) over higher, '{}'::${multirange}) as _won
         from visible c
         window higher as (
           partition by ${columns.key('c')} order by ${columns.newestFirst('c')}
           rows between unbounded preceding and 1 preceding
         )
-      ) as weighed cross join lateral unnest(weighed.won) as part`;
+      ) as weighed cross join lateral unnest(weighed._won) as _part`;
 }
 
 /** Law 1 within one start; each winner holds until the next start, and a withdrawal is none. */
@@ -95,13 +95,13 @@ function desiredByStart(target: TimelineTarget): string {
   const columns = columnLists(target);
   const f = ident(target.period.from.name);
   return `
-      select winners.*, winners.${f} as part_from,
+      select winners.*, winners.${f} as _part_from,
         case
           when winners._op = 'withdraw' then winners.${f}
           else coalesce(
             lead(winners.${f}) over (partition by ${columns.key('winners')}, winners._op <> 'withdraw' order by winners.${f}),
             ${openEnd(target.period)})
-        end as part_to
+        end as _part_to
       from (
         select distinct on (${columns.key('c')}, c.${f}) c.*
         from visible c

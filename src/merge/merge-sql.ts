@@ -9,7 +9,7 @@ import { untilNextFold } from './until-next-merge.ts';
  * The fold of arrived rows into what stands of their keys, as common table expressions that change nothing:
  * - `fresh`: the rows that have an effect, `told`: K;
  * - `superseded`: standing rows that do not stay as they are, with `tableoid, ctid`;
- * - `pieces`: what stands from K on instead; for a timeline with its period as `part_from, part_to`.
+ * - `pieces`: what stands from K on instead; for a timeline with its period as `_part_from, _part_to`.
  */
 export function foldSql(target: Target, form: FoldForm): string {
   if (target.kind === 'facts') return factsFold(target, form);

@@ -30,7 +30,7 @@ export function overrideFold(target: TimelineTarget, { arrived, k, revision }: F
     told as materialized (select ${k} as k),
     -- the parts of each key that the fresh rows touch
     reach as materialized (
-      select ${columns.key()}, unnest(range_agg(${rangeType}(${f}, ${t}))) as part
+      select ${columns.key()}, unnest(range_agg(${rangeType}(${f}, ${t}))) as _part
       from fresh
       group by ${columns.key()}
     ),
@@ -62,23 +62,23 @@ export function overrideFold(target: TimelineTarget, { arrived, k, revision }: F
     ),
     -- laws 1 and 3: of its period, each claim keeps what no higher version covers
     weighed as materialized (
-      select c.*, ${multirange}(${period}) as stated,
-        ${multirange}(${period}) - coalesce(range_agg(${period}) over higher, '{}'::${multirange}) as won
+      select c.*, ${multirange}(${period}) as _stated,
+        ${multirange}(${period}) - coalesce(range_agg(${period}) over higher, '{}'::${multirange}) as _won
       from claims c
       window higher as (
         partition by ${columns.key('c')} order by ${columns.newestFirst('c')}
         rows between unbounded preceding and 1 preceding
       )
     ),
-    superseded as materialized (select * from weighed where ctid is not null and won <> stated),
+    superseded as materialized (select * from weighed where ctid is not null and _won <> _stated),
     pieces as materialized (
-      select w.*, lower(part) as part_from, upper(part) as part_to
-      from weighed w cross join lateral unnest(w.won) as part
-      where w.ctid is null or w.won <> w.stated
+      select w.*, lower(_part) as _part_from, upper(_part) as _part_to
+      from weighed w cross join lateral unnest(w._won) as _part
+      where w.ctid is null or w._won <> w._stated
     ),
     shadowed as (
-      select w.*, lower(part) as part_from, upper(part) as part_to
-      from weighed w cross join lateral unnest(w.stated - w.won) as part
+      select w.*, lower(_part) as _part_from, upper(_part) as _part_to
+      from weighed w cross join lateral unnest(w._stated - w._won) as _part
       where w.ctid is null
     )`;
 }
@@ -90,9 +90,9 @@ export function overrideFold(target: TimelineTarget, { arrived, k, revision }: F
 function overlapping(target: TimelineTarget, table: string, end: string, standing: string): string {
   const f = ident(target.period.from.name);
   return `${sameKey(target.key, 's', 'r')} and ${standing}
-        and s.${f} < upper(r.part) and ${end} > lower(r.part)
+        and s.${f} < upper(r._part) and ${end} > lower(r._part)
         and s.${f} >= coalesce(
           (select max(b.${f}) from ${table} b
-           where ${sameKey(target.key, 'b', 'r')} and b.${f} <= lower(r.part)${standing === 'true' ? '' : ` and ${standing.replace('s.', 'b.')}`}),
-          lower(r.part))`;
+           where ${sameKey(target.key, 'b', 'r')} and b.${f} <= lower(r._part)${standing === 'true' ? '' : ` and ${standing.replace('s.', 'b.')}`}),
+          lower(r._part))`;
 }

@@ -62,5 +62,5 @@ function samePiece(target: Target): string {
   const sameRow = `s._version = d._version and ${sameKey(target.key, 's', 'd')}`;
   if (target.kind === 'facts') return sameRow;
   const { from, to } = target.period;
-  return `${sameRow} and s.${ident(from.name)} = d.part_from and s.${ident(to.name)} = d.part_to`;
+  return `${sameRow} and s.${ident(from.name)} = d._part_from and s.${ident(to.name)} = d._part_to`;
 }

@@ -10,7 +10,7 @@ import { placedIn } from './look-up.ts';
  * The writing half of a fold, whatever decided it, as common table expressions. They read `told` (K) and two relations of
  * claims with their columns:
  * - `superseded`: standing rows that do not stay as they are, with `tableoid, ctid`;
- * - `pieces`: what has to stand from K on; for a timeline with its period as `part_from, part_to`.
+ * - `pieces`: what has to stand from K on; for a timeline with its period as `_part_from, _part_to`.
  */
 export function replaceStanding(target: Target): string {
   const columns = columnLists(target);
@@ -18,8 +18,8 @@ export function replaceStanding(target: Target): string {
     .map(({ name }) => `, ${ident(name)}`)
     .join('');
   const inTargetForm =
-    target.kind === 'timeline' ? `, p.part_from, ${fromAxis(target.period, 'p.part_to')}` : '';
-  const inAxisForm = target.kind === 'timeline' ? ', p.part_from, p.part_to' : '';
+    target.kind === 'timeline' ? `, p._part_from, ${fromAxis(target.period, 'p._part_to')}` : '';
+  const inAxisForm = target.kind === 'timeline' ? ', p._part_from, p._part_to' : '';
   return `
     taken_out as (
       delete from ${targetTable(target)} p

@@ -31,13 +31,13 @@ export function untilNextFold(target: TimelineTarget, { arrived, k, revision }: 
     ${freshRows(target, revision)},
     told as materialized (select ${k} as k),
     touched as (
-      select ${columns.key()}, min(${f}) as first_start, max(${f}) as last_start from fresh group by ${columns.key()}
+      select ${columns.key()}, min(${f}) as _first_start, max(${f}) as _last_start from fresh group by ${columns.key()}
     ),
     -- from the start before the first fresh one to the start after the last: all whose end may change, and the next start
     reach as materialized (
       select g.*,
-        coalesce((select max(before.${f}) from (${anyStart(`b.${f} < g.first_start`)}) as before), g.first_start) as since,
-        coalesce((select min(after.${f}) from (${anyStart(`b.${f} > g.last_start`)}) as after), g.last_start) as until
+        coalesce((select max(before.${f}) from (${anyStart(`b.${f} < g._first_start`)}) as before), g._first_start) as _since,
+        coalesce((select min(after.${f}) from (${anyStart(`b.${f} > g._last_start`)}) as after), g._last_start) as _until
       from touched g
     ),
     standing as materialized (
@@ -47,7 +47,7 @@ export function untilNextFold(target: TimelineTarget, { arrived, k, revision }: 
         `select s.tableoid, s.ctid, 'upsert' as _op, ${columns.key('s')}, s.${f}, ${toAxis(target.period, `s.${t}`)} as ${t}${columns.values('s')},
           s._version, s._known_from, s._backfill
         from ${targetTable(target)} s
-        where ${sameKey(target.key, 's', 'r')} and s.${f} between r.since and r.until`,
+        where ${sameKey(target.key, 's', 'r')} and s.${f} between r._since and r._until`,
         's',
       )}
       union all
@@ -57,7 +57,7 @@ export function untilNextFold(target: TimelineTarget, { arrived, k, revision }: 
         `select s.tableoid, s.ctid, s._op, ${columns.key('s')}, s.${f}, s.${t}${columns.tombstoneValues('s')},
           s._version, s._known_from, s._backfill
         from ${tombstone} s
-        where ${sameKey(target.key, 's', 'r')} and s.${f} between r.since and r.until and s._known_to = 'infinity'`,
+        where ${sameKey(target.key, 's', 'r')} and s.${f} between r._since and r._until and s._known_to = 'infinity'`,
         's',
       )}
     ),
@@ -71,33 +71,33 @@ export function untilNextFold(target: TimelineTarget, { arrived, k, revision }: 
     -- law 1, within one start
     ranked as (
       select c.*,
-        row_number() over (partition by ${columns.key('c')}, c.${f} order by ${columns.newestFirst('c')}) = 1 as won
+        row_number() over (partition by ${columns.key('c')}, c.${f} order by ${columns.newestFirst('c')}) = 1 as _won
       from claims c
     ),
     -- each winner holds until the next start; a withdrawal is none
     weighed as materialized (
       select r.*,
         case
-          when not r.won or r._op = 'withdraw' then r.${f}
+          when not r._won or r._op = 'withdraw' then r.${f}
           else coalesce(
-            lead(r.${f}) over (partition by ${columns.key('r')}, r.won and r._op <> 'withdraw' order by r.${f}),
+            lead(r.${f}) over (partition by ${columns.key('r')}, r._won and r._op <> 'withdraw' order by r.${f}),
             -- the start after the last fresh one keeps its end; where there is none, the last start has no end
             case
               when r.${f} > max(r.${f}) filter (where r.ctid is null) over (partition by ${columns.key('r')}) then r.${t}
               else ${openEnd(target.period)}
             end)
-        end as holds_until
+        end as _holds_until
       from ranked r
     ),
     superseded as materialized (
-      select * from weighed where ctid is not null and (not won or holds_until <> ${t})
+      select * from weighed where ctid is not null and (not _won or _holds_until <> ${t})
     ),
     pieces as materialized (
-      select w.*, w.${f} as part_from, w.holds_until as part_to
+      select w.*, w.${f} as _part_from, w._holds_until as _part_to
       from weighed w
-      where w.won and (w.ctid is null or w.holds_until <> w.${t})
+      where w._won and (w.ctid is null or w._holds_until <> w.${t})
     ),
     shadowed as (
-      select w.*, w.${f} as part_from, w.${f} as part_to from weighed w where w.ctid is null and not w.won
+      select w.*, w.${f} as _part_from, w.${f} as _part_to from weighed w where w.ctid is null and not w._won
     )`;
 }
