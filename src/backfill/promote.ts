@@ -6,6 +6,7 @@ import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { checkInput } from './check.ts';
 import { checkResult } from './check-result.ts';
+import { readHeld } from './completeness.ts';
 import { blocking, describeBlocking, writeFindings } from './findings.ts';
 import type { Finding } from './findings.ts';
 import { mergeStaged, stagedKeys, withinFence } from './promotion.ts';
@@ -25,6 +26,7 @@ export async function promote(promotion: Promotion, backfill: Backfill, wish: Wi
   let findings: Finding[] = [];
   try {
     await withinFence(promotion, stagedKeys, async (client, k) => {
+      await requireWhole(client, backfill, targets);
       const hasMoved = await movedSinceCheck(client, backfill, targets);
       const known = hasMoved
         ? await checkInput(client, promotion, backfill)
@@ -58,6 +60,24 @@ export async function promote(promotion: Promotion, backfill: Backfill, wish: Wi
     if (findings.length > 0)
       await withTransaction(store, (client) => writeFindings(client, name, findings, wish.accept));
     throw error;
+  }
+}
+
+/** What was sealed is what is promoted: somebody may have taken staged rows away by hand since they were counted. */
+async function requireWhole(
+  client: ClientBase,
+  { name, sealed }: Backfill,
+  targets: readonly BackfillTarget[],
+): Promise<void> {
+  for (const { target } of targets) {
+    const wanted = sealed?.[target.name];
+    const held = await readHeld(client, target, name);
+    if (held.rows === wanted?.rows && held.digest === wanted.digest && held.setAside === 0) continue;
+    throw new EmendError(
+      'checks_failed',
+      `backfill ${name} was not promoted: of ${target.name} the store holds ${held.rows} rows with digest ${held.digest}, sealed were ${wanted?.rows} with ${wanted?.digest}`,
+      { remedy: 'Look who changed its staged rows; abandon it, and load its rows into a new one.' },
+    );
   }
 }
 

@@ -203,6 +203,21 @@ describe('a backfill', () => {
     await reaches('checked');
   });
 
+  it('is not promoted with fewer rows than were sealed, whoever took them away', async () => {
+    await open(['prices']);
+    await price('W1', '2026-03-01', '2026-04-01', 5);
+    await price('W2', '2026-03-01', '2026-04-01', 5);
+    await seal();
+    await reaches('checked');
+    await store(`delete from emend.prices_staged where product = 'W2'`);
+    await promote();
+    await eventually(async () => {
+      const [row] = await store(`select problem from emend.backfill where name = $1`, [name]);
+      expect(row).toMatchObject({ problem: expect.stringContaining('of prices the store holds 1 rows') });
+    });
+    expect(await held('W1')).toEqual([]);
+  });
+
   it('is not promoted while a check fails, unless that is accepted by name, with a reason', async () => {
     await price('C', '2026-01-01', 'infinity', 4, null);
     await install.wait();
