@@ -15,7 +15,7 @@ import { abandon } from './abandon.ts';
 import { advance } from './advance.ts';
 import { withBackfillLock } from './backfill-lock.ts';
 import type { BackfillTarget } from './promotion.ts';
-import { isDone, recordDone } from './request.ts';
+import { isDone, recordDone, untilVisible } from './request.ts';
 import type { Request } from './request.ts';
 import { revert } from './revert.ts';
 import { readBackfillRows, stageRows } from './stage.ts';
@@ -35,6 +35,7 @@ export interface BackfillWork {
 export async function carryOut(work: BackfillWork, request: Request): Promise<void> {
   const { source, store } = work;
   if (request.backfill === null) return recordDone(store, request, 'not of a backfill');
+  await untilVisible(source, request.id);
   const backfill = await takeOver(source, store, request.backfill);
   if (backfill === null) return recordDone(store, request, 'an import');
   const targets = await work.resolve(backfill.targets);

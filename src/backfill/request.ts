@@ -1,5 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClientBase, Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
+import { EmendError } from '../errors.ts';
 
 /** The log of requests: `corrections._request`. It is read, queued and swept like the log of a target, on a lane of its own. */
 export const requestLog = '_request';
@@ -28,6 +30,35 @@ export function requestsIn(rows: LogRows): Request[] {
     reason: column('_reason')[place] ?? null,
     askedAt: column('_recorded_at')[place]!,
   }));
+}
+
+const visibleWithinMs = 1_000;
+
+/**
+ * The stream may tell of a commit before other sessions see it: the WAL comes first, and a synchronous standby may be waited
+ * for in between. Until the request is seen, the rows of its chunk are not there, nor what was sealed with it.
+ *
+ * @throws EmendError `backfill_busy` when that takes longer than a moment
+ */
+export async function untilVisible(source: Pool, id: string): Promise<void> {
+  const deadline = performance.now() + visibleWithinMs;
+  while (!(await isVisible(source, id))) {
+    if (performance.now() > deadline) {
+      throw new EmendError('backfill_busy', `request ${id} of the stream cannot be seen in the source yet`, {
+        remedy:
+          'It is tried again; if it stays so, see whether the source waits for a standby, or was restored.',
+      });
+    }
+    await sleep(10);
+  }
+}
+
+async function isVisible(source: Pool, id: string): Promise<boolean> {
+  const { rows } = await source.query<{ visible: string }>(
+    `select exists (select from corrections._request where _id = $1::bigint)::text as visible`,
+    [id],
+  );
+  return rows[0]?.visible === 'true';
 }
 
 /** Whether it has been carried out (law 6). */

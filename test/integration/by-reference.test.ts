@@ -227,8 +227,8 @@ it('while the source is away, references wait; when it is back, they are merged'
   const reader = await install.start('reader');
   await write(install, 1, 10_000);
   await eventually(async () => expect((await readForms(install)).byReference).toBeGreaterThan(2));
-  const { byReference } = await readForms(install);
   await reader.stop();
+  const { byReference } = await readForms(install);
   await server.stop();
   await install.start('worker');
   await eventually(async () => expect((await readForms(install)).byValue).toBe(0));

@@ -97,8 +97,10 @@ describe('emend backfill', () => {
     [{ boundary: { fares: { where: 'colour = 1' } } }, /cannot be read: column "colour" does not exist/],
     [{ boundary: { fares: { where: 'true); drop table x; --' } } }, /cannot be read: syntax error/],
   ])('open refuses %j', async (over, message) => {
-    const refused = expect(openStatedBackfill(resolved, opening(over))).rejects;
-    await refused.toMatchObject({ message: expect.stringMatching(message) as string, disposition: 'refuse' });
+    await expect(openStatedBackfill(resolved, opening(over))).rejects.toMatchObject({
+      message: expect.stringMatching(message) as string,
+      disposition: 'refuse',
+    });
   });
 
   it('load names a bad line, sets it aside when told to, and says what it did', async () => {
@@ -137,8 +139,10 @@ describe('emend backfill', () => {
     ['reprice', { sql: 'select * from nowhere', on: 'store' }, /cannot be run in the store: relation/],
     ['reprice', { sql: 'select 1 where false', on: 'store' }, /gives no row/],
   ])('load into %s refuses %j', async (name, input, message) => {
-    const refused = expect(loadBackfill(resolved, input, { backfill: name, source: 'x' })).rejects;
-    await refused.toMatchObject({ message: expect.stringMatching(message) as string, disposition: 'refuse' });
+    await expect(loadBackfill(resolved, input, { backfill: name, source: 'x' })).rejects.toMatchObject({
+      message: expect.stringMatching(message) as string,
+      disposition: 'refuse',
+    });
   });
 
   it('rows of a program are loaded as correct() takes them, and gone on with by the name they are given', async () => {

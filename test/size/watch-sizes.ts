@@ -27,7 +27,7 @@ export function watchSizes({ pid, redisUrl, source }: Watched): { end(): Promise
   const resident: number[] = [];
   const senders = new Set<string>();
   let used = 0;
-  let failure: unknown;
+  let failure: Error | undefined;
 
   async function sample(): Promise<void> {
     resident.push(statusOf(pid, 'VmRSS'));
@@ -39,7 +39,7 @@ export function watchSizes({ pid, redisUrl, source }: Watched): { end(): Promise
   }
 
   const timer = setInterval(() => {
-    sample().catch((error: unknown) => (failure ??= error));
+    sample().catch((error: Error) => (failure ??= error));
   }, everyMs);
 
   return {
@@ -47,7 +47,7 @@ export function watchSizes({ pid, redisUrl, source }: Watched): { end(): Promise
       clearInterval(timer);
       await sample();
       redis.disconnect();
-      if (failure !== undefined) throw failure;
+      if (failure) throw failure;
       resident.sort((one, other) => one - other);
       return {
         steadyMb: resident[resident.length >> 1]! / 1e6,

@@ -1,4 +1,4 @@
-import type { Pool } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import { carryOut } from '../../src/backfill/carry-out.ts';
 import { requestsIn } from '../../src/backfill/request.ts';
 import type { Request } from '../../src/backfill/request.ts';
@@ -13,7 +13,7 @@ export interface Servers {
 }
 
 /** The requests of a backfill, in the order in which they were asked. */
-export async function readRequests(source: Pool, backfill: string): Promise<Request[]> {
+export async function readRequests(source: Pool | ClientBase, backfill: string): Promise<Request[]> {
   const { fields, rows } = await source.query<Record<string, string | null>>(
     `select * from corrections._request where backfill = $1 order by _id`,
     [backfill],

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { takeOver } from '../../src/backfill/state.ts';
 import { defineConfig, timeline } from '../../src/config/define-config.ts';
@@ -13,12 +14,12 @@ const { targets } = defineConfig({
   targets: { fares: timeline('public.fares', { key: ['route'], period: ['valid_from', 'valid_to'] }) },
 });
 
-describe('a sealed backfill of which the store holds something else', () => {
+describe('a sealed backfill', () => {
   let install: Install;
   let name: string;
   let count = 0;
   beforeAll(async () => {
-    install = await createInstall('backfill columns', {
+    install = await createInstall('backfill staging', {
       ddl: `create table public.fares (route text not null, valid_from date not null, valid_to date not null, price numeric)`,
       targets,
     });
@@ -49,7 +50,7 @@ describe('a sealed backfill of which the store holds something else', () => {
     );
     await source(`select corrections.chunk_backfill($1, 'fares')`, [name]);
     await work();
-    expect(await staged()).toHaveLength(3);
+    if ((await staged()).length !== 3) throw new Error('the chunk was not staged');
   });
 
   it('is staged anew where its target gained a column between staging and seal, and promoted with what the log has in it', async () => {
@@ -93,6 +94,25 @@ describe('a sealed backfill of which the store holds something else', () => {
     await work();
     expect(await state()).toEqual({ state: 'checked', problem: null });
   });
+
+  it.each(['commit', 'rollback'])(
+    'is not taken for one without rows by a worker that is told of the seal before its transaction can be seen (%s)',
+    async (end) => {
+      const client = await install.source.connect();
+      await client.query('begin');
+      await client.query(`select corrections.seal_backfill($1)`, [name]);
+      const told = (await readRequests(client, name)).filter(({ request }) => request === 'seal');
+      const carried = carryOutRequests(install, install.config.targets, told).then(
+        () => 'carried out',
+        (error: unknown) => (error as { code: string }).code,
+      );
+      expect(await Promise.race([carried, sleep(200, 'waits')])).toBe('waits');
+      await client.query(end);
+      client.release();
+      expect(await carried).toBe(end === 'commit' ? 'carried out' : 'backfill_busy');
+      expect(await state()).toEqual({ state: end === 'commit' ? 'checked' : 'open', problem: null });
+    },
+  );
 
   it('waits while a chunk is on its way, and nothing is taken away meanwhile', async () => {
     const before = await staged();
