@@ -1,4 +1,4 @@
-import { Redis } from 'ioredis';
+import { Redis, ReplyError } from 'ioredis';
 import type { Problem } from '../errors.ts';
 import { within } from './deadline.ts';
 import { codeOf } from './error-log.ts';
@@ -139,6 +139,8 @@ async function tryCommands(client: Redis, prefix: string): Promise<Problem[]> {
     try {
       await within(timeoutMs, run(), `trying ${name}`);
     } catch (error) {
+      // a server that went away meanwhile refuses nothing
+      if (!(error instanceof ReplyError)) throw error;
       problems.push(refusedCommand(name, codeOf(error)));
     }
   }

@@ -192,14 +192,7 @@ it('no refusal of a URL holds its password, whatever is wrong with it', async ()
     { REDIS_URL: login(urls.REDIS_URL, '') },
     { REPLICATION_URL: login(urls.SOURCE_URL) },
   ];
-  const commands = [
-    ['migrate'],
-    ['reader'],
-    ['worker'],
-    ['status'],
-    ['wait', '--timeout', '2'],
-    ['verify', '--json'],
-  ];
+  const commands = [['migrate'], ['reader'], ['worker'], ['status'], ['wait', '--timeout', '2', '--json']];
   const unreadable = [
     `postgres://user:${mark}-a b@:port/x`,
     `postgres://user:${mark}-a@b@127.0.0.1:1/x`,
@@ -210,7 +203,7 @@ it('no refusal of a URL holds its password, whatever is wrong with it', async ()
   const names = ['SOURCE_URL', 'STORE_URL', 'REDIS_URL'];
   const todo = [
     ...commands.flatMap((args) => wrong.map((env) => ({ args, env }))),
-    ...unreadable.flatMap((url) => names.map((name) => ({ args: ['status'], env: { [name]: url } }))),
+    ...unreadable.map((url, place) => ({ args: ['status'], env: { [names[place % names.length]!]: url } })),
   ];
   // as many at a time as a laptop has cores
   const runNext = async (): Promise<void> => {

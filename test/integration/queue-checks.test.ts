@@ -1,4 +1,7 @@
+import { once } from 'node:events';
 import { mkdtempSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -69,6 +72,24 @@ test('a Redis that is not there, or is none, is unavailable', async () => {
     const refusal = await openTestQueue({ redisUrl: url }).catch((error: unknown) => error);
     expect(refusal).toMatchObject({ code: 'queue_unavailable' });
     expect(`${String(refusal)} ${JSON.stringify(refusal)}`).not.toContain('secret');
+  }
+});
+
+test('a Redis that goes away while it is looked at is unavailable, and not refused for a setting', async () => {
+  const { port } = new URL(inject('redisUrl'));
+  const proxy = createServer((client) => {
+    const server = connect(Number(port), '127.0.0.1');
+    client.on('error', () => undefined).on('close', () => server.destroy());
+    server.on('error', () => undefined).on('close', () => client.destroy());
+    client.on('data', (data) => (/bzpopmin/i.test(data.toString()) ? server.destroy() : server.write(data)));
+    server.on('data', (data) => client.write(data));
+  });
+  await once(proxy.listen(0, '127.0.0.1'), 'listening');
+  try {
+    const redisUrl = `redis://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    await expect(openTestQueue({ redisUrl })).rejects.toMatchObject({ code: 'queue_unavailable' });
+  } finally {
+    proxy.close();
   }
 });
 
