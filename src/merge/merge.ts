@@ -18,6 +18,8 @@ import { halve } from './halve.ts';
 import { mergeRows, prepareTargets } from './prepared-target.ts';
 import type { PreparedTarget } from './prepared-target.ts';
 import { takeKeys } from './take-keys.ts';
+import { createTurns } from './turns.ts';
+import type { Turn } from './turns.ts';
 
 /**
  * Settings of the sessions that merge. Every look-up of a merge is by key; a plan made while a table was small, and kept,
@@ -39,17 +41,33 @@ export interface MergeOptions {
  */
 export async function createMerge(options: MergeOptions): Promise<Handle> {
   const prepared = await prepareTargets(options.pool, options.targets, kExpression('$1'));
+  const nextTurn = createTurns();
   return async (batch) => {
-    const early = await mergeParts(options, inLockOrder(prepared, batch), batch, 'first');
-    const stillEarly: Part[] = [];
-    for (const part of early) stillEarly.push(...(await mergeParts(options, [part], batch, 'again')));
-    if (stillEarly.length === 0) return;
-    throw new EmendError(
-      'reference_missing',
-      `batch ${batch.id} holds rows of ${stillEarly[0]!.prepared.target.name} that a foreign key keeps out`,
-      { remedy: 'They are tried again for some seconds, then set aside.' },
-    );
+    const turn = nextTurn();
+    try {
+      await mergeBatch({ ...options, batch, turn }, inLockOrder(prepared, batch));
+    } finally {
+      turn.end();
+    }
   };
+}
+
+/** A batch at work. */
+interface Work extends MergeOptions {
+  readonly batch: Batch;
+  readonly turn: Turn;
+}
+
+async function mergeBatch(work: Work, parts: readonly Part[]): Promise<void> {
+  const early = await mergeParts(work, parts, 'first');
+  const stillEarly: Part[] = [];
+  for (const part of early) stillEarly.push(...(await mergeParts(work, [part], 'again')));
+  if (stillEarly.length === 0) return;
+  throw new EmendError(
+    'reference_missing',
+    `batch ${work.batch.id} holds rows of ${stillEarly[0]!.prepared.target.name} that a foreign key keeps out`,
+    { remedy: 'They are tried again for some seconds, then set aside.' },
+  );
 }
 
 /**
@@ -65,24 +83,19 @@ interface Part {
 }
 
 /** Returns what may only be early. */
-async function mergeParts(
-  options: MergeOptions,
-  parts: readonly Part[],
-  batch: Batch,
-  turn: 'first' | 'again',
-): Promise<Part[]> {
-  const { pool, log } = options;
+async function mergeParts(work: Work, parts: readonly Part[], attempt: 'first' | 'again'): Promise<Part[]> {
+  const { pool, log, batch, turn } = work;
   try {
-    await withTransaction(pool, (client) => mergeInTransaction(client, parts));
+    await withTransaction(pool, (client) => mergeInTransaction(client, parts, turn));
     return [];
   } catch (error) {
     if (verdictOf(error) !== 'halve') throw error;
     const isForeignKey = sqlState(error) === foreignKeyViolation;
-    if (isForeignKey && turn === 'first' && parts.length === 1) return [...parts];
+    if (isForeignKey && attempt === 'first' && parts.length === 1) return [...parts];
     const halves = halve(parts);
     if (halves) {
       const early: Part[] = [];
-      for (const half of halves) early.push(...(await mergeParts(options, half, batch, turn)));
+      for (const half of halves) early.push(...(await mergeParts(work, half, attempt)));
       return early;
     }
     if (isForeignKey && Date.now() - batch.committedAtMs < foreignKeyGraceMs) return [...parts];
@@ -101,11 +114,13 @@ async function mergeParts(
   }
 }
 
-async function mergeInTransaction(client: PoolClient, parts: readonly Part[]): Promise<void> {
+async function mergeInTransaction(client: PoolClient, parts: readonly Part[], turn: Turn): Promise<void> {
+  await turn.comes;
   const k0 = await takeKeys(
     client,
     parts.map(({ prepared: { target, number }, rows }) => ({ target, number, rows })),
   );
+  turn.end();
   for (const { prepared, rows } of parts) await mergeRows(client, prepared, rows, k0);
 }
 

@@ -107,8 +107,10 @@ describe('a worker that is killed with kill -9', () => {
       await ended;
       // its session is gone; its transaction goes on until it wants to answer, and nobody may take its fence for an orphan
       await eventually(async () => expect(await hasSession(install, name)).toBe(false));
-      await removeOrphanFences(install.store);
-      expect(await fences()).toEqual(isFenced ? [{ backfill: name }] : []);
+      await eventually(async () => {
+        await removeOrphanFences(install.store);
+        expect(await fences()).toEqual(isFenced ? [{ backfill: name }] : []);
+      });
       expect(await held(), 'what readers see').toEqual(meanwhile);
       await stopped.release();
       if (asked === 'abandon')
