@@ -24,6 +24,8 @@ export interface BackfillFile {
   readonly folder: string;
   /** SHA-256 of the file's bytes, in hex. */
   readonly checksum: string;
+  /** It was changed since this process loaded it, and what is stated here is of then: Node loads a module once. */
+  readonly isStale: boolean;
   readonly targets: readonly string[];
   readonly boundary: Readonly<Record<string, Boundary>>;
   readonly reason: string;
@@ -35,6 +37,9 @@ export interface BackfillFile {
   readonly thresholds: Readonly<Record<string, number>>;
   readonly accept: Readonly<Record<string, string>>;
 }
+
+/** Modules that this process has loaded: path -> checksum as it was then. */
+const loadedHere = new Map<string, string>();
 
 const example = 'defineBackfill({ targets: […], reason: …, rows: … })';
 
@@ -50,6 +55,7 @@ export async function readBackfillFile(path: string): Promise<BackfillFile> {
         'Name the file with a-z, 0-9, _, - and ., beginning with a letter or digit: 2026-11-29-reprice.',
     });
   }
+  const checksum = createHash('sha256').update(bytes).digest('hex');
   const findings = new Findings();
   const isSql = ending === '.sql';
   const stated = isSql ? parseSqlFile(bytes.toString('utf8'), findings) : await loadModule(absolute, example);
@@ -60,11 +66,14 @@ export async function readBackfillFile(path: string): Promise<BackfillFile> {
       problems: findings.problems,
     });
   }
+  const first = loadedHere.get(absolute) ?? checksum;
+  if (!isSql) loadedHere.set(absolute, first);
   return {
     name,
     fileName: basename(absolute),
     folder: dirname(absolute),
-    checksum: createHash('sha256').update(bytes).digest('hex'),
+    checksum,
+    isStale: first !== checksum,
     ...definition,
   };
 }
@@ -95,7 +104,7 @@ const known = [
   'accept',
 ] as const satisfies readonly (keyof BackfillDefinition)[];
 
-type Definition = Omit<BackfillFile, 'name' | 'fileName' | 'folder' | 'checksum'>;
+type Definition = Omit<BackfillFile, 'name' | 'fileName' | 'folder' | 'checksum' | 'isStale'>;
 
 /** Everything that it states; whole only where nothing was found. */
 function readDefinition(value: unknown, findings: Findings): Definition {
@@ -119,7 +128,7 @@ function readDefinition(value: unknown, findings: Findings): Definition {
     sqlChecks: withoutEnds(texts(checks['sql'], 'checks.sql', findings)),
     samples: samples as Definition['samples'],
     thresholds: readThresholds(checks['thresholds'], findings),
-    accept: texts(root['accept'], 'accept', findings),
+    accept: readAccepted(root['accept'], Object.keys(checks['sql'] ?? {}), findings),
   };
 }
 
@@ -211,6 +220,25 @@ function readThresholds(value: unknown, findings: Findings): Definition['thresho
       findings.add(`checks.thresholds.${name}`, 'is not a share', 'Give a number from 0 to 1.');
   }
   return thresholds as Definition['thresholds'];
+}
+
+/** Those that emend makes; `null_share` and `sum` are of a column each. */
+const checkNames = [
+  'rows', 'keys', 'raw_input', 'outside_boundary', 'contradictions', 'valid_at_load_time', 'superseded_by_newer', 'changes',
+  'first_answers', 'answers_lost', 'answers_lost_from_now_on', 'merge', 'overlaps', 'samples_differing',
+]; // prettier-ignore
+
+function readAccepted(value: unknown, own: readonly string[], findings: Findings): Definition['accept'] {
+  const accepted = texts(value, 'accept', findings);
+  const names = [...checkNames, ...own];
+  for (const name of Object.keys(accepted))
+    if (!names.includes(name) && !/^(null_share|sum):./.test(name))
+      findings.add(
+        `accept.${name}`,
+        'is no check of this backfill',
+        `Known: ${names.join(', ')}, null_share:<column>, sum:<column>.`,
+      );
+  return accepted;
 }
 
 /** A check runs inside another select, which its semicolon would end. */

@@ -61,7 +61,7 @@ function startOf(target: Target): Column | null {
 /** $2 and $3 are the bounds, or null. */
 function outsideBoundary(target: Target, where: string | null, staged: string): string {
   const start = startOf(target);
-  const outside = where ? [`not coalesce((${where}), false)`] : [];
+  const outside = where ? [`not coalesce((${where}\n), false)`] : [];
   if (start) {
     const at = `s.${ident(start.name)}`;
     const isPeriod = target.kind === 'timeline' && target.mode === 'override';

@@ -90,7 +90,10 @@ function opOf(target: Target, { values }: FileRow): string | null {
 }
 
 /** What is wrong with a row before it is sent. */
-function badField({ target, ignore }: RowWriting, { values }: FileRow): BadRow | undefined {
+function badField(
+  { target, ignore, columns }: RowWriting,
+  { values, objects = [] }: FileRow,
+): BadRow | undefined {
   const known = new Set([
     ...statedColumns(target).map(({ name }) => name),
     'op',
@@ -110,6 +113,14 @@ function badField({ target, ignore }: RowWriting, { values }: FileRow): BadRow |
     if (text !== null && /\p{Surrogate}/u.test(text)) {
       return { column, rule: 'it has half of a surrogate pair, which Postgres cannot hold' };
     }
+    // its JSON text would stand in a column that is not for it, as `correct()` refuses too
+    if (objects.includes(column) && !ignore.includes(column) && !isJson(columns, column)) {
+      return { column, rule: 'it is a JSON object, and the column is not json' };
+    }
   }
   return undefined;
+}
+
+function isJson(columns: readonly AppendColumn[], name: string): boolean {
+  return columns.some((column) => column.name === name && ['json', 'jsonb'].includes(column.type));
 }

@@ -12,6 +12,8 @@ export interface HistoryImport {
   /** Tells other content: a checksum of the file. */
   readonly digest: string;
   readonly rows: AsyncIterable<FileRow>;
+  /** The file of the rows, named in errors. */
+  readonly file: string;
   /** The column of `rows` that says since when a correction was known. */
   readonly knownAtColumn: string;
   /** Columns of `rows` that are not for emend. */

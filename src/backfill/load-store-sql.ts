@@ -1,4 +1,4 @@
-import type { ClientBase, Pool } from 'pg';
+import type { ClientBase, Pool, QueryConfig } from 'pg';
 import { sqlState } from '../db/sqlstate.ts';
 import { EmendError } from '../errors.ts';
 import { readAppendColumns } from '../log/append-columns.ts';
@@ -52,7 +52,10 @@ async function* selectRows(store: Pool, sql: string): AsyncGenerator<FileRow> {
     await client.query('set local search_path to default');
     const fetch = async (): Promise<FileRow['values'][]> =>
       (await client.query<Record<string, string | null>>(`fetch ${pieceOfRows.size} from given`)).rows;
-    await client.query(`declare given cursor for ${sql.trim().replace(/;+$/, '')}`).catch(refuse);
+    const text = `declare given cursor for ${sql.trim().replace(/;+$/, '')}`;
+    // extended: a second statement in the text is refused
+    const statement: QueryConfig & { queryMode: 'extended' } = { text, queryMode: 'extended' };
+    await client.query(statement).catch(refuse);
     for (let line = 0; ;) {
       const rows = await fetch().catch(refuse);
       for (const values of rows) yield { line: ++line, values };

@@ -11,6 +11,8 @@ import type { ByteStream } from './text-file.ts';
 export interface FileRow {
   readonly line: number;
   readonly values: Readonly<Record<string, string | null>>;
+  /** Fields whose value is the text of a JSON object: only a json column takes one. */
+  readonly objects?: readonly string[];
 }
 
 /** A record that cannot be read, where those behind it can. */
@@ -107,18 +109,28 @@ function parseLine(line: number, text: string): FileRow | UnreadRow {
   try {
     const value: unknown = parseJson(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value))
-      return { line, values: flatten(value as Record<string, unknown>) };
+      return { line, ...flatten(value as Record<string, unknown>) };
     throw new TypeError('it is not an object');
   } catch (error) {
     return { line, problem: `it cannot be read: ${(error as Error).message}`, raw: text };
   }
 }
 
-function flatten(record: Record<string, unknown>): Record<string, string | null> {
+function flatten(record: Record<string, unknown>): Pick<FileRow, 'values' | 'objects'> {
   const { key, values, ...beside } = record;
   const nested = [key, values].filter((part) => typeof part === 'object' && part !== null);
-  const all = Object.assign({}, beside, ...nested) as Record<string, unknown>;
-  return Object.fromEntries(Object.entries(all).map(([name, value]) => [name, toText(value)]));
+  const fields = Object.entries(Object.assign({}, beside, ...nested) as Record<string, unknown>);
+  const objects = fields.filter(([, value]) => isObject(value)).map(([name]) => name);
+  return {
+    values: Object.fromEntries(fields.map(([name, value]) => [name, toText(value)])),
+    ...(objects.length > 0 ? { objects } : {}),
+  };
+}
+
+function isObject(value: unknown): boolean {
+  return (
+    typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof LosslessNumber)
+  );
 }
 
 function toText(value: unknown): string | null {

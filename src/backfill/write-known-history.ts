@@ -1,6 +1,6 @@
 import type { ClientBase } from 'pg';
 import { qualified } from '../db/identifier.ts';
-import { EmendError } from '../errors.ts';
+import type { EmendError } from '../errors.ts';
 import { readAppendColumns } from '../log/append-columns.ts';
 import { describeBadRow } from './bad-row.ts';
 import { runHalving } from './halving.ts';
@@ -8,6 +8,7 @@ import { insertRows } from './insert-rows.ts';
 import type { RowWriting } from './row-writing.ts';
 import type { HistoryImport } from './known-history.ts';
 import { pieceOfRows, pieces } from './pieces.ts';
+import { lineError } from './read-rows.ts';
 import type { FileRow } from './read-rows.ts';
 
 /**
@@ -56,7 +57,7 @@ async function writeChunk(
 ): Promise<bigint> {
   const times = await readTimes(client, work, chunk, latest);
   const ids = await insertRows(client, writing, chunk, ({ line }, bad) => {
-    throw invalid(line, describeBadRow(bad));
+    throw invalid(work, line, describeBadRow(bad));
   });
   const runs: { knownAt: string; first: string; last: string; rows: number }[] = [];
   ids.forEach((id, place) => {
@@ -86,13 +87,14 @@ async function writeChunk(
 /** The times of knowing, as Postgres reads them; each is the one before or a later one. */
 async function readTimes(
   client: ClientBase,
-  { knownAtColumn }: HistoryImport,
+  work: HistoryImport,
   chunk: readonly FileRow[],
   latest: bigint | null,
 ): Promise<{ text: string; micros: bigint }[]> {
+  const { knownAtColumn } = work;
   const texts = chunk.map(({ line, values }) => {
     const text = values[knownAtColumn];
-    if (text === null || text === undefined) throw invalid(line, `it has no ${knownAtColumn}`);
+    if (text === null || text === undefined) throw invalid(work, line, `it has no ${knownAtColumn}`);
     return text;
   });
   const times = await runHalving(
@@ -108,7 +110,7 @@ async function readTimes(
       return rows;
     },
     ({ line }) => {
-      throw invalid(line, `its ${knownAtColumn} is no time`);
+      throw invalid(work, line, `its ${knownAtColumn} is no time`);
     },
   );
   let before = latest;
@@ -116,6 +118,7 @@ async function readTimes(
     const micros = BigInt(row.micros);
     if (before !== null && micros < before) {
       throw invalid(
+        work,
         chunk[place]!.line,
         `its ${knownAtColumn} is earlier than the one before it; history is imported in the order in which it was known`,
       );
@@ -125,9 +128,6 @@ async function readTimes(
   });
 }
 
-function invalid(line: number, what: string, cause?: unknown): EmendError {
-  return new EmendError('correction_invalid', `line ${line}: ${what}`, {
-    remedy: 'Mend the line; nothing of the file has been taken.',
-    ...(cause === undefined ? {} : { cause }),
-  });
+function invalid({ file }: HistoryImport, line: number, what: string): EmendError {
+  return lineError({ path: file, remedy: 'Mend the line; nothing of the file has been taken.' }, line, what);
 }

@@ -7,6 +7,7 @@ import { describeExplanation } from './describe-explanation.ts';
 import { describeImport } from './describe-import.ts';
 import { describeMigration, describePlan } from './describe-migration.ts';
 import { describeStatus } from './describe-status.ts';
+import { describeWait } from './describe-wait.ts';
 import { serve } from './serve.ts';
 
 export interface CommonOptions {
@@ -56,13 +57,7 @@ export async function wait(options: CommonOptions & { timeout?: number; xid?: st
   });
   if (options.json) printJson(waited);
   else {
-    const { rows, setAside } = waited;
-    const aside = setAside > 0 ? `, ${countOf(setAside, 'is', 'are')} set aside` : '';
-    const what =
-      rows === 0
-        ? 'everything was in the store already'
-        : `${countOf(rows - setAside, 'more row is', 'more rows are')} in the store${aside}`;
-    print(`${what} (${waited.waitedMs} ms)`);
+    print(describeWait(waited));
   }
 }
 
@@ -83,7 +78,12 @@ export async function sweep(options: CommonOptions & { all?: boolean; timeout?: 
         : `${countOf(enqueued, 'row was missing and is', 'rows were missing and are')} on the queue again`;
     const rest = isComplete ? '' : '; more are missing, and follow when workers have merged these';
     print(`${countOf(compared, 'row')} compared, ${found}${rest} (${tookMs} ms)`);
+    for (const name of swept.leftOut)
+      print(
+        `! targets.${name}: was left out: the worker that sweeps does not know it\n  Restart reader and workers with this configuration.`,
+      );
   }
+  if (swept.leftOut.length > 0) process.exitCode = 1;
 }
 
 interface AtOptions extends CommonOptions {

@@ -12,7 +12,9 @@ const sections = ['source', 'store', 'queue', 'targets', 'capture', 'merge'] as 
 /** Reads everything and finds every problem. The configuration is whole only where there are none. */
 export function checkConfig(input: unknown, env: Env): { config: ResolvedConfig; problems: Problem[] } {
   const findings = new Findings();
-  const root = findings.object(input, 'default export', 'Write: export default defineConfig({ … })') ?? {};
+  const root = findings.object(input, 'default export', 'Write: export default defineConfig({ … })');
+  // all that it lacks would only hide that it is none
+  if (!root) return { config: checkConfig({}, env).config, problems: findings.problems };
   findings.unknownKeys(root, sections, '');
   const section = readSections(root, findings);
 

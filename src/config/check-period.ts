@@ -13,6 +13,9 @@ export function checkPeriod(
   const remedy =
     "Write period: ['valid_from', 'valid_to'], or period: ['valid_from'] where each holds until the next.";
   const value = target['period'];
+  // first of all: what is said of them does not depend on the rest
+  const closed = findings.boolean(target['closed'], `${columns.path}.closed`);
+  const open = openEnd(target['openEnd'], columns.path, findings);
   if (!Array.isArray(value) || value.length < 1 || value.length > 2) {
     findings.add(path, `is ${kindOf(value)}, not one or two columns`, remedy);
     return null;
@@ -41,8 +44,7 @@ export function checkPeriod(
     );
     return null;
   }
-  const closed = findings.boolean(target['closed'], `${columns.path}.closed`);
-  return { from, to: end, mode, closed, ...openEnd(target['openEnd'], columns.path, findings) };
+  return { from, to: end, mode, closed, ...open };
 }
 
 /** Left out, it is the axis' own: `infinity`. */

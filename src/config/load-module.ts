@@ -10,19 +10,34 @@ import { EmendError } from '../errors.ts';
  */
 export async function loadModule(path: string, example: string): Promise<unknown> {
   // the running emend stands in for `import … from 'emend'`, also where no package of that name is installed
-  const jiti = createJiti(import.meta.url, { fsCache: false, virtualModules: { emend: await importSelf() } });
-  let loaded: { default?: unknown };
+  const jiti = createJiti(import.meta.url, {
+    fsCache: false,
+    // otherwise a default export that is null fails within jiti, and one that is missing is made up of the named ones
+    interopDefault: false,
+    virtualModules: { emend: await importSelf() },
+  });
+  let loaded: unknown;
   try {
     loaded = await jiti.import(path);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = (cause instanceof Error ? cause.message : String(cause)).replace(
+      /\s*Require stack:.*/s,
+      '',
+    );
     throw new EmendError('config_invalid', `${path} cannot be loaded: ${reason}`, {
       remedy: `Correct the file; it has to run by itself. ${writeIt(example)}`,
       cause,
     });
   }
-  if (loaded.default !== undefined) return loaded.default;
+  if (typeof loaded !== 'object' || loaded === null) return loaded; // module.exports
+  if ('default' in loaded && loaded.default !== undefined) return loaded.default;
+  if (!isEsModule(loaded)) return loaded;
   throw new EmendError('config_invalid', `${path} exports nothing by default`, { remedy: writeIt(example) });
+}
+
+/** Compiled by jiti, or loaded by Node itself. */
+function isEsModule(loaded: object): boolean {
+  return '__esModule' in loaded || Object.prototype.toString.call(loaded) === '[object Module]';
 }
 
 function writeIt(example: string): string {

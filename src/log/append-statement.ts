@@ -1,5 +1,6 @@
 import { ident, identList } from '../db/identifier.ts';
 import type { Op } from '../change/batch.ts';
+import { EmendError } from '../errors.ts';
 import type { Query } from './executor.ts';
 import { logTable } from './log-columns.ts';
 import type { StatedColumn } from './state-rows.ts';
@@ -11,13 +12,22 @@ interface Stamp {
   readonly backfill?: string;
 }
 
-/** One statement, unless its text would be larger than what drivers and servers take well. */
+/**
+ * One statement, unless its text would be larger than what drivers and servers take well.
+ *
+ * @throws EmendError `correction_invalid` for a reason that says nothing: it would be kept for ever
+ */
 export function insertStatements(
   name: string,
   columns: readonly StatedColumn[],
   stamp: Stamp,
   maxChars = 32_000_000,
 ): Query[] {
+  if (stamp.reason?.trim() === '') {
+    throw new EmendError('correction_invalid', `corrections.${name}: the reason is empty`, {
+      remedy: 'Say why, or leave the reason out.',
+    });
+  }
   return slices(columns, maxChars).map(([from, to]) =>
     insertStatement(
       name,

@@ -43,3 +43,16 @@ export async function requireOpen(source: Pool | ClientBase, name: string, targe
     );
   }
 }
+
+/** @throws EmendError `backfill_refused` when it was asked to be promoted, reverted or abandoned: whatever is loaded, it has no effect */
+export async function requireNotEnded(source: Pool | ClientBase, name: string): Promise<void> {
+  const { rows } = await source.query<{ state: string }>(
+    `select state from corrections._backfill_state where name = $1 and state in ('promoted', 'reverted', 'abandoned')`,
+    [name],
+  );
+  const state = rows[0]?.state;
+  if (state === undefined) return;
+  throw new EmendError('backfill_refused', `backfill ${name} is ${state}: nothing is loaded into it`, {
+    remedy: 'Load the rows into a new backfill.',
+  });
+}

@@ -153,6 +153,15 @@ export function abandonBackfill(tx: Executor, name: string, { reason }: Required
   });
 }
 
+/** Takes an open one away that has taken no row, so that its name is free. @returns false when it has some, and stays */
+export async function forgetBackfill(tx: Executor, name: string): Promise<boolean> {
+  const rows = await runQuery<{ forgotten: string }>(tx, {
+    texts: ['select corrections.forget_backfill(name => ', '::text)::text as forgotten'],
+    values: [name],
+  });
+  return rows[0]?.forgotten === 'true';
+}
+
 async function ask(tx: Executor, query: Parameters<typeof runQuery>[1]): Promise<string> {
   const rows = await runQuery<{ _id: string }>(tx, query);
   return rows[0]!._id;

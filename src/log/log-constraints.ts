@@ -2,9 +2,10 @@ import { createHash } from 'node:crypto';
 import type { ClientBase } from 'pg';
 import { ident, literal } from '../db/identifier.ts';
 import type { Statement } from '../db/statement.ts';
-import type { Target, TimelineTarget } from '../change/target.ts';
+import type { Target } from '../change/target.ts';
 import { isValue, logTable } from './log-columns.ts';
 import type { LogColumn } from './log-columns.ts';
+import { periodRules } from './period-constraints.ts';
 
 interface Constraint {
   /** Read by whoever wrote the refused row: `violates check constraint "valid_from must be before valid_to"`. */
@@ -23,7 +24,8 @@ export async function planConstraints(
   columns: readonly LogColumn[],
 ): Promise<Statement[]> {
   const before = await readConstraints(source, target);
-  const wanted = constraintsOf(target, columns);
+  const periods = target.kind === 'timeline' ? await periodRules(source, target) : [];
+  const wanted = constraintsOf(target, columns, periods);
   const isKept = (one: Constraint) =>
     before.constraints.some((other) => other.name === one.name && other.condition === one.condition);
   const outdated = before.constraints.filter(
@@ -35,10 +37,14 @@ export async function planConstraints(
   ];
 }
 
-function constraintsOf(target: Target, columns: readonly LogColumn[]): Constraint[] {
+function constraintsOf(
+  target: Target,
+  columns: readonly LogColumn[],
+  periods: readonly Constraint[],
+): Constraint[] {
   return [
     knownOp(target),
-    ...(target.kind === 'timeline' ? [periodInOrder(target)] : []),
+    ...periods.map(({ name, condition }) => ({ name: shortened(name), condition })),
     ...columns.filter((column) => column.neededInUpsert).map(valueNeeded),
     ...columns.filter((column) => column.domain !== null).map(fitsDomain),
     ...onlyUpsertHasValues(target, columns),
@@ -57,34 +63,6 @@ function knownOp(target: Target): Constraint {
     ? { name: '_op is upsert, retract or withdraw', condition: `_op in ('upsert', 'retract', 'withdraw')` }
     : { name: '_op is upsert or retract', condition: `_op in ('upsert', 'retract')` };
 }
-
-/** An end that is null is open. A start without end has to be before the end of the axis. */
-function periodInOrder({ mode, period }: TimelineTarget): Constraint {
-  const from = ident(period.from.name);
-  const axisEnd = `${literal(axisEnds[period.rangeType] ?? 'infinity')}::${period.from.type}`;
-  if (mode === 'until_next') {
-    return {
-      name: shortened(`${period.from.name} must be before the end of time`),
-      condition: `${from} < ${axisEnd}`,
-    };
-  }
-  const end = `coalesce(${ident(period.to.name)}, ${axisEnd})`;
-  return period.closed
-    ? {
-        name: shortened(`${period.from.name} must not be after ${period.to.name}`),
-        condition: `${from} <= ${end} and ${from} < ${axisEnd}`,
-      }
-    : {
-        name: shortened(`${period.from.name} must be before ${period.to.name}`),
-        condition: `${from} < ${end}`,
-      };
-}
-
-/** The axes without an infinity end with their greatest value. */
-const axisEnds: Readonly<Partial<Record<string, string>>> = {
-  int4range: '2147483647',
-  int8range: '9223372036854775807',
-};
 
 /** `is distinct from null`, since a composite value of nulls `is null` and is a value all the same. */
 function valueNeeded({ name }: LogColumn): Constraint {

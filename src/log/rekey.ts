@@ -21,7 +21,7 @@ export interface KeyChange<T extends TargetConfig> {
  * once, since both are written in one transaction, which `tx` has to be.
  *
  * @returns the `_id`s of the rows, first those of the old key
- * @throws EmendError `correction_invalid` when `tx` is no transaction or a row cannot be sent, nothing having been sent
+ * @throws EmendError `correction_invalid` when `tx` is no transaction, `from` or `to` has no row, or a row cannot be sent, nothing having been sent
  */
 export async function rekey<const T extends TargetConfig>(
   tx: Executor,
@@ -29,9 +29,20 @@ export async function rekey<const T extends TargetConfig>(
   { from, to }: KeyChange<T>,
   options: AppendOptions = {},
 ): Promise<string[]> {
+  refuseHalf(from, to);
   await refuseOutsideTransaction(tx);
   const takeBack = holdsUntilNext(target) ? withdraw : retract;
   return [...(await takeBack(tx, target, from, options)), ...(await correct(tx, target, to, options))];
+}
+
+/** Half of it would be a retraction, or a second key for the same thing. */
+function refuseHalf(from: unknown, to: unknown): void {
+  for (const [name, rows] of Object.entries({ from, to })) {
+    if (!Array.isArray(rows) || rows.length > 0) continue;
+    throw new EmendError('correction_invalid', `rekey() has no row in ${name}`, {
+      remedy: 'Give both; to take something back use retract(), to state something new correct().',
+    });
+  }
 }
 
 /** Two statements have one transaction id only in a transaction. */

@@ -154,6 +154,7 @@ const backfillFunctions = [
   'corrections.promote_backfill(text, text, jsonb, timestamptz)',
   'corrections.revert_backfill(text, text)',
   'corrections.abandon_backfill(text, text)',
+  'corrections.forget_backfill(text)',
 ];
 
 const controlTables = ['_install', '_backfill', '_request', '_backfill_state', '_migration'];

@@ -68,6 +68,15 @@ export async function countSetAside(store: Pool, awaited: readonly AwaitedRow[])
   return Number(rows[0]?.rows ?? 0);
 }
 
+/** Rows of these targets that are set aside, whenever they were written. */
+export async function countAllSetAside(store: Pool, targets: readonly string[]): Promise<number> {
+  const { rows } = await store.query<{ rows: string }>(
+    `select count(*) as rows from emend.dead_letter_open where target = any($1::text[])`,
+    [targets],
+  );
+  return Number(rows[0]?.rows ?? 0);
+}
+
 async function storeDigests(store: Pool): Promise<BlockDigest[]> {
   const { rows } = await store.query<BlockDigest>(
     `select (_id / ${blockSize})::text as block, count(*)::text as rows, bit_xor(_nonce)::text as nonces

@@ -1,4 +1,5 @@
-import { createWriteStream } from 'node:fs';
+import { open } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import type { Pool } from 'pg';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
@@ -151,6 +152,7 @@ async function exportChanges(store: Pool, name: string, path: string): Promise<n
       remedy: 'Name it *.ndjson or *.csv.',
     });
   }
+  const file = await openExport(path);
   let exported = 0;
   await pipeline(async function* () {
     if (isCsv) yield 'target,key,valid_from,valid_to,old,new\n';
@@ -158,8 +160,17 @@ async function exportChanges(store: Pool, name: string, path: string): Promise<n
       exported += page.length;
       yield page.map((change) => (isCsv ? csvLine(change) : `${JSON.stringify(change)}\n`)).join('');
     }
-  }, createWriteStream(path));
+  }, file.createWriteStream());
   return exported;
+}
+
+function openExport(path: string): Promise<FileHandle> {
+  return open(path, 'w').catch((error: NodeJS.ErrnoException) => {
+    throw new EmendError('bad_arguments', `${path} cannot be written: ${error.code ?? error.message}`, {
+      remedy: 'Correct the path: its folder has to be there, and to be writable.',
+      cause: error,
+    });
+  });
 }
 
 function csvLine({ target, key, validFrom, validTo, old, new: next }: BackfillChange): string {

@@ -8,13 +8,14 @@ import type { Pool } from 'pg';
 import { slotName } from '../capture/names.ts';
 import type { BackfillState } from '../backfill/state.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { sqlState } from '../db/sqlstate.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
 import { abandonBackfill, promoteBackfill, revertBackfill, sealBackfill } from '../log/backfill.ts';
 import type { Asking, Promotion } from '../log/backfill.ts';
 import { asRefusal } from '../log/backfill-refusal.ts';
 import type { Executor } from '../log/executor.ts';
-import { readStagedRows } from './backfill-report.ts';
+import { readChecks, readStagedRows } from './backfill-report.ts';
 import { withServers } from './connections.ts';
 import { requireInstall } from './install.ts';
 
@@ -47,12 +48,45 @@ export function seal(
   ]);
 }
 
+/** @throws EmendError `bad_arguments` for a time that cannot be read, and for an accepted check that was not made */
 export function promote(
   config: ResolvedConfig,
   name: string,
   options: Promotion & WaitOptions,
 ): Promise<CarriedOut> {
-  return carryOut(config, name, options, (tx) => promoteBackfill(tx, name, options), ['promoted']);
+  return carryOut(config, name, options, (tx, store) => askToPromote(tx, store, name, options), ['promoted']);
+}
+
+async function askToPromote(
+  tx: Executor,
+  store: Pool,
+  name: string,
+  { accept = {}, reason, at }: Promotion,
+): Promise<string> {
+  // before it is checked nobody knows its checks
+  const known = [...new Set((await readChecks(store, name)).map((check) => check.name))];
+  const unknown = Object.keys(accept).find((check) => known.length > 0 && !known.includes(check));
+  if (unknown !== undefined) {
+    throw new EmendError('bad_arguments', `backfill ${name} has no check ${unknown} (--accept)`, {
+      remedy: `Its checks are: ${known.join(', ')}.`,
+    });
+  }
+  return promoteBackfill(tx, name, {
+    accept,
+    ...(reason === undefined ? {} : { reason }),
+    ...(at === undefined ? {} : { at }),
+  }).catch((error: unknown) => {
+    // nothing else of it is cast to a type that refuses values
+    if (at === undefined || !sqlState(error)?.startsWith('22')) throw error;
+    throw new EmendError(
+      'bad_arguments',
+      `the time at which to promote (--at) cannot be read: ${(error as Error).message}`,
+      {
+        remedy: 'Give it as 2026-12-01T06:00:00Z, or leave it out.',
+        cause: error,
+      },
+    );
+  });
 }
 
 export function revert(
@@ -75,13 +109,13 @@ async function carryOut(
   config: ResolvedConfig,
   name: string,
   { timeoutMs = tenMinutesMs, onProgress }: WaitOptions,
-  ask: (tx: Executor) => Promise<string>,
+  ask: (tx: Executor, store: Pool) => Promise<string>,
   wanted: readonly BackfillState[],
 ): Promise<CarriedOut> {
   const deadline = performance.now() + timeoutMs;
   return withServers(config, { role: 'backfill', max: 2 }, async ({ source, store }) => {
     const install = await requireInstall(store);
-    const request = await withTransaction(source, ask).catch((error: unknown) => {
+    const request = await withTransaction(source, (tx) => ask(tx, store)).catch((error: unknown) => {
       throw asRefusal(error);
     });
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 1.5, longestPauseMs)) {

@@ -16,6 +16,7 @@ import { textOf } from '../log/value-text.ts';
 import { targetTable } from '../store/names.ts';
 import { fromAxis, openEnd, toAxis } from '../store/period-form.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
+import { explainQueryError } from './at.ts';
 import { openStore } from './connections.ts';
 import { findTarget } from './find-target.ts';
 import { waitUntilMerged } from './wait.ts';
@@ -25,7 +26,7 @@ export interface ColumnCorrection {
   readonly key: Readonly<Record<string, unknown>>;
   /** Timelines: from here, default the beginning of time. */
   readonly from?: string;
-  /** Timelines: until here, in the form of the table, default without end. */
+  /** Timelines: until here, in the form of the table, default without end. What lies outside stays as it is. */
   readonly to?: string;
   readonly set: Readonly<Record<string, unknown>>;
   /** Refuse when another correction than this one stands there: the `_version` that the caller saw. */
@@ -40,8 +41,11 @@ export interface ColumnCorrection {
  * The race that remains: a plain correction of the same key that is committed between the reading and the commit of `tx` is
  * not seen, and its other columns are stated again as they were before. `expectedVersion` refuses what changed before the reading.
  *
- * @returns the `_id`s written
- * @throws EmendError `correction_invalid` when nothing is there, or another version than expected is
+ * In a timeline of starts a start holds until the next: where what stood runs on beyond `to`, it is written again as a start there.
+ *
+ * @returns the `_id`s written, in the order of the periods
+ * @throws EmendError `bad_arguments` for an empty `set`, or a `from` that is not before `to`; `correction_invalid` when nothing
+ *   is there, or another version than expected is
  */
 export async function correctColumns(
   config: ResolvedConfig,
@@ -49,6 +53,11 @@ export async function correctColumns(
   targetConfig: TargetConfig,
   correction: ColumnCorrection,
 ): Promise<string[]> {
+  if (Object.keys(correction.set).length === 0) {
+    throw new EmendError('bad_arguments', 'set names no column, so nothing would be corrected', {
+      remedy: 'Name the columns to change, with their new values.',
+    });
+  }
   const declaration = findTarget(config.targets, targetNameOf(targetConfig) ?? '');
   const name = declaration.name;
   const lock = `emend correct ${name} ${JSON.stringify(correction.key)}`;
@@ -61,6 +70,7 @@ export async function correctColumns(
   try {
     return await withClient(store, async (client) => {
       const [target] = await resolveTargets(client, [declaration]);
+      await refuseEmptyPeriod(client, target!, correction);
       const pieces = await readPieces(client, target!, correction);
       refuseOthers(target!, pieces, correction);
       return writePieces(tx, target!, pieces, correction);
@@ -70,7 +80,30 @@ export async function correctColumns(
   }
 }
 
+/** `_runs_on`: the end of the period that is corrected, where the piece that stands goes on behind it. */
 type Piece = Readonly<Record<string, string | null>>;
+
+async function refuseEmptyPeriod(
+  client: ClientBase,
+  target: Target,
+  { from, to }: ColumnCorrection,
+): Promise<void> {
+  if (target.kind === 'facts' || from === undefined || to === undefined) return;
+  const { period } = target;
+  const until = toAxis(period, `$2::${period.to.baseType}`);
+  const { rows } = await client
+    .query<{ empty: string }>(
+      `select case when $1::${period.from.baseType} < ${until} then 'no' else 'yes' end as empty`,
+      [from, to],
+    )
+    .catch((error: unknown) => {
+      throw explainQueryError(error, target) ?? error;
+    });
+  if (rows[0]?.empty === 'no') return;
+  throw new EmendError('bad_arguments', `${target.name}: from is not before to, so the period is empty`, {
+    remedy: `Give a from that is before to${period.closed ? ', or the same: its ends belong to the period' : ''}.`,
+  });
+}
 
 async function readPieces(
   client: ClientBase,
@@ -97,7 +130,8 @@ async function readPieces(
   const until = to === undefined ? openEnd(period) : toAxis(period, parameter(to, period.to.baseType));
   const { rows } = await client.query<Piece>(
     `select ${columns.join(', ')}, ${since} as ${ident(period.from.name)},
-       ${fromAxis(period, `least(${t}, ${until})`)} as ${ident(period.to.name)}, p._version
+       ${fromAxis(period, `least(${t}, ${until})`)} as ${ident(period.to.name)}, p._version,
+       case when ${t} > ${until} then ${until} end as _runs_on
      from ${targetTable(target)} p
      where ${isKey.join(' and ')} and ${since} < least(${t}, ${until})
      order by ${f}`,
@@ -139,11 +173,15 @@ async function writePieces(
   const columns = (await readAppendColumns(tx, target.name)).filter((column) =>
     stated.some(({ name }) => name === column.name),
   );
+  const rest = startBehind(target, pieces);
   const byColumn = columns.map((column) => ({
     column,
-    texts: pieces.map((piece) =>
-      column.name in set ? text(column, set[column.name]) : (piece[column.name] ?? null),
-    ),
+    texts: [
+      ...pieces.map((piece) =>
+        column.name in set ? text(column, set[column.name]) : (piece[column.name] ?? null),
+      ),
+      ...rest.map((piece) => piece[column.name] ?? null),
+    ],
     defaulted: null,
   }));
   const ids: string[] = [];
@@ -154,6 +192,14 @@ async function writePieces(
     for (const row of await runQuery<{ _id: string }>(tx, statement)) ids.push(row._id);
   }
   return ids;
+}
+
+/** The start that gives back what stood, where each holds until the next. A piece that ends at `to` has a start there already. */
+function startBehind(target: Target, pieces: readonly Piece[]): Piece[] {
+  if (target.kind === 'facts' || target.mode === 'override') return [];
+  return pieces.flatMap((piece) =>
+    typeof piece._runs_on === 'string' ? [{ ...piece, [target.period.from.name]: piece._runs_on }] : [],
+  );
 }
 
 function refuseColumn(target: Target, name: string): void {

@@ -5,10 +5,15 @@ import type { Asking } from '../log/backfill.ts';
 import type { Executor } from '../log/executor.ts';
 import type { Loaded } from '../backfill/load.ts';
 import { createLogger } from '../observe/logger.ts';
+import type { ExplainedCorrection } from '../merge/explain-key.ts';
+import { askAt } from './at.ts';
+import type { AtAnswer, AtQuestion } from './at.ts';
 import { revert } from './backfill-requests.ts';
 import type { CarriedOut, WaitOptions } from './backfill-requests.ts';
 import { correctColumns } from './correct-columns.ts';
 import type { ColumnCorrection } from './correct-columns.ts';
+import { explain } from './explain.ts';
+import type { ExplainQuestion } from './explain.ts';
 import { importFile } from './import-file.ts';
 import type { ImportOptions } from './import-file.ts';
 import { loadBackfill } from './load-backfill.ts';
@@ -21,6 +26,8 @@ import { runBackfill } from './run-backfill.ts';
 import type { BackfillRun, RunOptions } from './run-backfill.ts';
 import { readStatus } from './status.ts';
 import type { Status } from './status-report.ts';
+import { undo } from './undo.ts';
+import type { Undone } from './undo.ts';
 import { waitUntilMerged } from './wait.ts';
 import type { Waited } from './wait.ts';
 
@@ -32,6 +39,12 @@ export interface Emend {
   /** Returns when what was committed in the logs before the call is merged or set aside. */
   wait(options?: { readonly xid?: string; readonly timeoutMs?: number }): Promise<Waited>;
   status(): Promise<Status>;
+  /** What is believed of a target at an instant, as believed at a time; 1,000 rows at most by default. */
+  at(target: string, question?: Partial<Omit<AtQuestion, 'target'>>): Promise<AtAnswer>;
+  /** Every correction behind an answer, the winner first. */
+  explain(target: string, question: Omit<ExplainQuestion, 'target'>): Promise<ExplainedCorrection[]>;
+  /** Takes one correction back, by its `_id`; later ones stay, and history shows all. */
+  undo(target: string, id: string, options: { readonly reason: string }): Promise<Undone>;
   /** Takes in history with the times at which it was known. */
   importHistory(target: string, file: string, options: ImportOptions): Promise<Imported>;
   /** Adds rows to an open backfill: of a file, a select in the source, or a program. Run again, it goes on where it was. */
@@ -53,6 +66,10 @@ export function createEmend(input: EmendConfig, env: NodeJS.ProcessEnv = process
       startPipeline({ config, roles: roles ?? ['reader', 'worker'], log: createLogger({ level: logLevel }) }),
     wait: (options = {}) => waitUntilMerged({ config, ...options }),
     status: () => readStatus(config),
+    at: (target, { key = [], limit = 1_000, ...times } = {}) =>
+      askAt(config, { target, key, limit, ...times }),
+    explain: (target, question) => explain(config, { target, ...question }),
+    undo: (target, id, { reason }) => undo({ config, target, id, reason }),
     importHistory: (target, file, options) => importFile(config, target, file, options),
     loadBackfill: (input, options) => loadBackfill(config, input, options),
     revertBackfill: (name, options) => revert(config, name, options),

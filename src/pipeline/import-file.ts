@@ -46,6 +46,7 @@ export async function importFile(
         name: options.name ?? defaultName(targetName, file),
         digest,
         rows: readRows(file),
+        file,
         knownAtColumn: options.knownAt,
         ignore: options.ignore ?? [],
         openStart: options.openStart === true,

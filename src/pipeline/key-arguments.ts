@@ -1,4 +1,6 @@
 import type { Column, Target } from '../change/target.ts';
+import { userColumns } from '../change/target.ts';
+import { closest } from '../config/closest.ts';
 import { EmendError } from '../errors.ts';
 
 export interface KeyCondition {
@@ -7,18 +9,22 @@ export interface KeyCondition {
 }
 
 /**
- * What `--key` arguments say: `column=value`, or the value alone where the key has one column.
+ * What `--key` arguments say: `column=value`, or the value alone where the key has one column. Such a value may contain `=`,
+ * unless what is before it names another column, or nearly the key column: that is a mistake more often.
  *
  * @throws EmendError `bad_arguments`
  */
 export function keyConditions(target: Target, given: readonly string[]): KeyCondition[] {
   const [only] = target.key;
+  const names = target.key.map((candidate) => candidate.name);
   return given.map((text) => {
     const [, name, value] = /^([^=]*)=(.*)$/s.exec(text) ?? [];
     const column = target.key.find((candidate) => candidate.name === name);
     if (column && value !== undefined) return { column, value };
-    if (target.key.length === 1 && only) return { column: only, value: text };
-    const names = target.key.map((candidate) => candidate.name);
+    const isMistake =
+      name !== undefined &&
+      (userColumns(target).some((other) => other.name === name) || closest(name, names) !== null);
+    if (target.key.length === 1 && only && !isMistake) return { column: only, value: text };
     throw new EmendError('bad_arguments', `--key ${text} does not name a key column of ${target.name}`, {
       remedy: `Write ${names.map((each) => `--key ${each}=…`).join(' ')}`,
     });

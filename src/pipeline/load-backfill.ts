@@ -14,6 +14,7 @@ import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { withClient } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
 import { readAppendColumns } from '../log/append-columns.ts';
+import { requireNotEnded } from '../log/backfill-refusal.ts';
 import { textOf } from '../log/value-text.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import { withServers } from './connections.ts';
@@ -50,6 +51,7 @@ export async function loadBackfill(
 ): Promise<Loaded> {
   return withServers(config, { role: 'backfill', max: 2 }, async ({ source, store }) => {
     await requireInstall(store);
+    await requireNotEnded(source, options.backfill);
     const name = options.target ?? (await onlyTarget(source, options.backfill));
     const declaration = findTarget(config.targets, name);
     const [target] = await withClient(store, (client) => resolveTargets(client, [declaration]));
@@ -140,6 +142,7 @@ async function* rowsOf(
   let line = 0;
   for await (const row of rows) {
     line++;
+    if (typeof row !== 'object' || row === null) throw noObject(line);
     const stated = Object.entries(row).filter(([, value]) => value !== undefined);
     const texts = stated.map(([property, value]) => {
       const column = columns.get(property) ?? { name: property, type: 'text', defaultSql: null };
@@ -147,4 +150,10 @@ async function* rowsOf(
     });
     yield { line, values: Object.fromEntries(texts) as FileRow['values'] };
   }
+}
+
+function noObject(line: number): EmendError {
+  return new EmendError('correction_invalid', `row ${line} of the program is not an object`, {
+    remedy: 'Give objects whose properties are the names of columns.',
+  });
 }

@@ -73,13 +73,15 @@ async function checkBoundary(
     }
   }
   if (where !== undefined) {
-    // one parameter keeps it one statement
-    await ask(
-      client,
-      target,
-      `select 'yes' as answer from ${logTable(target)} where $1::text is null and (${where}\n) limit 1`,
-      [''],
-    );
+    // bare, a parenthesis that closes another one than its own is refused; in parentheses, a clause behind the condition is.
+    // One parameter keeps it one statement.
+    for (const condition of [`${where}\n`, `$1::text is null and (${where}\n)`])
+      await ask(
+        client,
+        target,
+        `select 'yes' as answer, $1::text from ${logTable(target)} where ${condition} limit 0`,
+        [''],
+      );
   }
 }
 

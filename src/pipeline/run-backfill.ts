@@ -15,7 +15,9 @@ import type { SampledTarget } from '../backfill/read-samples.ts';
 import type { Loaded } from '../backfill/load.ts';
 import type { BackfillState } from '../backfill/state.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
-import { EmendError } from '../errors.ts';
+import { withClient } from '../db/transaction.ts';
+import { EmendError, isEmendError } from '../errors.ts';
+import { forgetBackfill } from '../log/backfill.ts';
 import { diffBackfill } from './backfill-diff.ts';
 import type { DiffSummary } from './backfill-diff.ts';
 import { showBackfill } from './backfill-report.ts';
@@ -63,28 +65,45 @@ export async function runBackfill(
   const targets = file.targets.map((name) => sampled(config, name));
   const before = await readBefore(config, file.name);
   if (before) refuseOther(file, before);
+  if (file.isStale) refuseStale(file);
   if (before?.isEnded) return report(config, file, ended(before.state, options), [], []);
 
   const done: RunStep[] = [];
   const loaded: Loaded[] = [];
-  if (!before?.isClosed) {
-    if (await open(config, file, targets, before, options)) done.push('opened');
-    for (const [place, part] of file.rows.entries())
+  const { timeoutMs, onProgress, reason } = options;
+  if (!before?.isClosed && (await open(config, file, targets, before, options))) done.push('opened');
+  const fill = async (): Promise<CarriedOut> => {
+    for (const [place, part] of before?.isClosed ? [] : file.rows.entries())
       loaded.push(await load(config, file, part, place, options));
     if (loaded.some(({ written }) => written > 0)) done.push('loaded');
-  }
-  const { timeoutMs, onProgress, reason } = options;
-  const sealed = await seal(config, file.name, { timeoutMs, onProgress });
+    return seal(config, file.name, { timeoutMs, onProgress });
+  };
+  const sealed = await fill().catch((error: unknown) => forget(config, file.name, error));
   if (!before?.isClosed) done.push('sealed');
   if (sealed.state === 'checked' && before?.state !== 'checked') done.push('checked');
   const found = await report(config, file, sealed, done, loaded);
   if (found.state !== 'checked' || isBlocked(file, found.checks)) return found;
   if (!options.promote) return { ...found, problem: null };
 
-  const asked = { accept: file.accept, ...(reason === undefined ? {} : { reason }) };
+  // of what it accepts, the checks that there are: one without samples has no samples_differing
+  const accept = Object.fromEntries(
+    Object.entries(file.accept).filter(([name]) => found.checks.some((each) => each.name === name)),
+  );
+  const asked = { accept, ...(reason === undefined ? {} : { reason }) };
   const promoted = await promote(config, file.name, { ...asked, timeoutMs, onProgress });
   if (promoted.state === 'promoted') done.push('promoted');
   return report(config, file, promoted, done, loaded);
+}
+
+/** Nothing has been loaded yet: with the mistake mended, the file may keep its name. Where rows have been, they stay. */
+async function forget(config: ResolvedConfig, name: string, error: unknown): Promise<never> {
+  await withServers(
+    config,
+    { role: 'backfill', max: 1 },
+    ({ source }) => withClient(source, (client) => forgetBackfill(client, name)),
+    // what went wrong first is told: it may be the reason why this goes wrong too
+  ).catch(() => undefined);
+  throw error;
 }
 
 /** There is nothing to do; promoting what was reverted or abandoned cannot be done. */
@@ -158,6 +177,16 @@ function refuseOther({ name, fileName, checksum }: BackfillFile, { origin }: Bef
   );
 }
 
+function refuseStale({ fileName }: BackfillFile): never {
+  throw new EmendError(
+    'bad_arguments',
+    `${fileName} has been changed since this process loaded it; nothing has been done`,
+    {
+      remedy: 'Run it in a new process, such as emend backfill run.',
+    },
+  );
+}
+
 async function open(
   config: ResolvedConfig,
   file: BackfillFile,
@@ -196,7 +225,7 @@ function withoutEmpty(checks: Readonly<Record<string, object>>): Record<string, 
 
 function load(
   config: ResolvedConfig,
-  { name, folder }: BackfillFile,
+  { name, folder, fileName }: BackfillFile,
   { target, rows }: BackfillFile['rows'][number],
   place: number,
   { onLoad }: RunOptions,
@@ -209,7 +238,7 @@ function load(
           skipBad: rows.skipBad && resolve(folder, rows.skipBad),
         }
       : {};
-  return loadBackfill(config, inputOf(rows, folder), {
+  return loadBackfill(config, inputOf(rows, folder, fileName), {
     backfill: name,
     target,
     source: 'file' in rows ? rows.file : `rows-${place + 1}`,
@@ -219,15 +248,29 @@ function load(
   });
 }
 
-function inputOf(rows: RowSource, folder: string): LoadInput {
-  if (typeof rows === 'function') return { rows: rows() };
+function inputOf(rows: RowSource, folder: string, fileName: string): LoadInput {
+  if (typeof rows === 'function') return { rows: rowsOf(rows, fileName) };
   return 'sql' in rows ? rows : { file: resolve(folder, rows.file), format: rows.format };
+}
+
+/** What the function throws, as an error that says whose it is. */
+async function* rowsOf(give: Extract<RowSource, () => unknown>, fileName: string): AsyncGenerator<object> {
+  try {
+    yield* give();
+  } catch (error) {
+    if (isEmendError(error)) throw error;
+    const what = error instanceof Error ? error.message : String(error);
+    throw new EmendError('bad_arguments', `${fileName}: the function that gives its rows failed: ${what}`, {
+      remedy: 'Mend it and run again; emend backfill list tells whether rows were loaded before it failed.',
+      cause: error,
+    });
+  }
 }
 
 const mendFile = 'Mend the line and run again: what was loaded before it stays, and is not loaded twice.';
 
 function mendProgram(name: string): string {
-  return `Mend what makes the rows. In another module: run again, it goes on here. In the backfill file: it is another file then; give it a name of its own, and abandon this one (emend backfill abandon ${name} --reason …).`;
+  return `Mend what makes the rows. In another module: run again, it goes on here. In the backfill file, where rows had been loaded: it is another file then; give it a name of its own, and abandon this one (emend backfill abandon ${name} --reason …).`;
 }
 
 async function report(

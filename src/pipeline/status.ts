@@ -23,7 +23,11 @@ export async function readStatus(config: ResolvedConfig): Promise<Status> {
       readPublication(source, install, logs),
       readTargets(store, config),
       readSettled(store),
-      readSweep(source, store),
+      readSweep(
+        source,
+        store,
+        config.targets.map(({ name }) => name),
+      ),
       readDivergedStatus(source, store),
       readBackfillStatus(store),
       readQueue(config, install),

@@ -26,6 +26,8 @@ export interface Swept {
   readonly enqueued: number;
   /** False: more than can be on the queue at a time is missing; the rest follows when workers have merged this. */
   readonly isComplete: boolean;
+  /** Targets that were left out: the worker that sweeps does not know them, since it runs with another configuration. */
+  readonly leftOut: readonly string[];
   readonly tookMs: number;
 }
 
@@ -79,7 +81,7 @@ async function askAndTick(
     if (!round) await sleep(100);
   }
   const isComplete = await isAnswered(client, askedAt);
-  return { ...(await readCounts(client)), isComplete };
+  return { ...(await readCounts(client, config)), isComplete };
 }
 
 async function lead(config: ResolvedConfig, { source, client, queue }: Servers): Promise<Leader | undefined> {
@@ -100,11 +102,18 @@ async function lead(config: ResolvedConfig, { source, client, queue }: Servers):
   );
 }
 
-async function readCounts(client: PoolClient): Promise<{ compared: number; enqueued: number }> {
-  const { rows } = await client.query<{ compared: string; enqueued: string }>(
-    `select compared::text as compared, enqueued::text as enqueued from emend.sweep_round`,
+async function readCounts(
+  client: PoolClient,
+  { targets }: ResolvedConfig,
+): Promise<Pick<Swept, 'compared' | 'enqueued' | 'leftOut'>> {
+  const { rows } = await client.query<{ compared: string; enqueued: string; left_out: string | null }>(
+    `select compared::text as compared, enqueued::text as enqueued,
+            (select string_agg(name, ',') from unnest($1::text[]) as wanted (name) where name <> all(coalesce(targets, '{}'))) as left_out
+     from emend.sweep_round`,
+    [targets.map(({ name }) => name)],
   );
-  return { compared: Number(rows[0]!.compared), enqueued: Number(rows[0]!.enqueued) };
+  const { compared, enqueued, left_out: leftOut } = rows[0]!;
+  return { compared: Number(compared), enqueued: Number(enqueued), leftOut: leftOut?.split(',') ?? [] };
 }
 
 function timedOut(): EmendError {

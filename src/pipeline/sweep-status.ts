@@ -15,13 +15,18 @@ export interface SweepStatus {
   /** The last round that found something to put on the queue. */
   readonly lastEnqueuedAt: string | null;
   readonly lastEnqueued: number;
-  /** What was committed longer ago than this is known to have had its effect; null: not known yet. */
+  /** What was committed longer ago than this is known to have had its effect; null: not known, or not of every target. */
   readonly behindMs: number | null;
+  /** Migrated targets of this configuration that the last round left out: the process that sweeps does not know them. */
+  readonly leftOut: readonly string[];
+  /** How long ago the first of the targets was migrated; null: none has been. */
+  readonly migratedAgoMs: number | null;
   /** The oldest transaction that has written and is still open, anywhere in the source's cluster: the sweep cannot look behind it. */
   readonly heldBy: { readonly who: string; readonly forMs: number } | null;
 }
 
-export async function readSweep(source: Pool, store: Pool): Promise<SweepStatus> {
+/** @param targets those of this configuration */
+export async function readSweep(source: Pool, store: Pool, targets: readonly string[]): Promise<SweepStatus> {
   const { rows } = await store.query<Record<string, string | null>>(
     `select ended_at::text as ended_at,
             round(extract(epoch from clock_timestamp() - ended_at) * 1000)::text as ago_ms,
@@ -30,10 +35,16 @@ export async function readSweep(source: Pool, store: Pool): Promise<SweepStatus>
             missing::text as missing,
             last_enqueued_at::text as last_enqueued_at,
             last_enqueued::text as last_enqueued,
-            round(extract(epoch from clock_timestamp() - complete_as_of) * 1000)::text as behind_ms
+            round(extract(epoch from clock_timestamp() - complete_as_of) * 1000)::text as behind_ms,
+            (select string_agg(t.name, ',' order by t.name) from emend.target t
+             where t.name = any($1::text[]) and t.name <> all(coalesce(targets, '{}')) and ended_at is not null) as left_out,
+            (select round(extract(epoch from clock_timestamp() - min(t.migrated_at)) * 1000)::text from emend.target t
+             where t.name = any($1::text[])) as migrated_ago_ms
      from emend.sweep_round`,
+    [targets],
   );
   const row = rows[0]!;
+  const leftOut = row['left_out']?.split(',') ?? [];
   return {
     roundAt: row['ended_at'] ?? null,
     roundAgoMs: numberOf(row['ago_ms']),
@@ -42,7 +53,9 @@ export async function readSweep(source: Pool, store: Pool): Promise<SweepStatus>
     missing: Number(row['missing']),
     lastEnqueuedAt: row['last_enqueued_at'] ?? null,
     lastEnqueued: Number(row['last_enqueued']),
-    behindMs: numberOf(row['behind_ms']),
+    behindMs: leftOut.length > 0 ? null : numberOf(row['behind_ms']),
+    leftOut,
+    migratedAgoMs: numberOf(row['migrated_ago_ms']),
     heldBy: await readHolder(source),
   };
 }
@@ -75,9 +88,21 @@ function numberOf(text: string | null | undefined): number | null {
 const patienceMs = 60_000;
 const holdMs = 300_000;
 
-export function judgeSweep({ roundAgoMs, missing, behindMs, heldBy }: SweepStatus): Problem[] {
+export function judgeSweep(sweep: SweepStatus): Problem[] {
+  const { roundAgoMs, missing, behindMs, heldBy, leftOut, migratedAgoMs } = sweep;
   const path = 'sweep';
-  const problems: Problem[] = [];
+  const problems: Problem[] = leftOut.map((name) => ({
+    path: `targets.${name}`,
+    problem: 'no running worker knows it: rows of its log wait',
+    remedy: 'Restart reader and workers with this configuration.',
+  }));
+  if (roundAgoMs === null && migratedAgoMs !== null && migratedAgoMs > patienceMs) {
+    problems.push({
+      path,
+      problem: `log and store have never been compared since emend was migrated, ${inWords(migratedAgoMs)} ago`,
+      remedy: 'Start a worker (emend start, or emend worker), or see its log.',
+    });
+  }
   if (roundAgoMs !== null && roundAgoMs > patienceMs) {
     problems.push({
       path,

@@ -5,6 +5,7 @@ import { sqlState } from '../db/sqlstate.ts';
 import { EmendError } from '../errors.ts';
 import { countOf } from '../observe/count-of.ts';
 import {
+  countAllSetAside,
   countSetAside,
   missingRows,
   notInStore,
@@ -27,6 +28,8 @@ export interface Waited {
   readonly rows: number;
   /** How many of them were set aside instead of merged, or have a number that the store has of another row (`diverged`). */
   readonly setAside: number;
+  /** Rows of all targets that are set aside now, also those that were before the wait began: they are not in the store. */
+  readonly setAsideNow: number;
   readonly waitedMs: number;
 }
 
@@ -49,6 +52,7 @@ export async function waitUntilMerged({ config, xid, timeoutMs }: WaitOptions): 
     return {
       rows: awaited.length,
       setAside: awaited.length === 0 ? 0 : await countSetAside(store, awaited),
+      setAsideNow: await countAllSetAside(store, targets),
       waitedMs: Math.round(performance.now() - startedAt),
     };
   });

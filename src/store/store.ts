@@ -30,6 +30,9 @@ interface Contract {
   readonly period: readonly { name: string; type: string }[];
   readonly values: readonly { name: string; type: string }[];
   readonly version: string | null;
+  /** Timelines: how the table writes its ends. Not in what the first releases recorded. */
+  readonly closed?: boolean;
+  readonly openEnd?: string | null;
 }
 
 /**
@@ -111,11 +114,15 @@ function contractOf(target: Target): Contract {
     period: columns(periodColumns(target)),
     values: columns(target.values),
     version: target.version?.name ?? null,
+    ...(target.kind === 'timeline'
+      ? { closed: target.period.closed, openEnd: target.period.openEnd }
+      : undefined),
   };
 }
 
 /**
- * The key, the period and the order decide what every recorded row means: under other ones the record would be another.
+ * The key, the period, the form of its end and the order decide what every recorded row means: under other ones the record
+ * would be another.
  * A column may go once the record has none of it any more.
  */
 async function refuseOtherIdentity(
@@ -124,8 +131,12 @@ async function refuseOtherIdentity(
   before: Contract,
   now: Contract,
 ): Promise<void> {
-  const fields = ['schema', 'table', 'mode', 'key', 'period', 'version'] as const;
+  const forms = (['closed', 'openEnd'] as const).filter((field) => before[field] !== undefined);
+  const fields = ['schema', 'table', 'mode', 'key', 'period', 'version', ...forms] as const;
   const changed = fields.filter((field) => JSON.stringify(before[field]) !== JSON.stringify(now[field]));
+  const declaredBefore = forms
+    .filter((field) => changed.includes(field))
+    .map((field) => `${field}: ${JSON.stringify(before[field])}`);
   const gone = before.values.filter((column) => !now.values.some(({ name }) => name === column.name));
   const forget = await forgettingStatements(
     client,
@@ -142,6 +153,9 @@ async function refuseOtherIdentity(
       remedy:
         `Recorded corrections would mean something else. Declare a new target beside it (another name, another table) and write its rows as corrections` +
         (gone.length > 0 ? `; or put the column back: alter table ${targetTable(target)} ${putBack};` : '.') +
+        (declaredBefore.length > 0
+          ? ` Or declare again what was migrated: ${declaredBefore.join(', ')}.`
+          : '') +
         (changed.length === 0
           ? ` Or, with all workers stopped, forget for good what is recorded in it: ${forget.join(' ')}`
           : ''),

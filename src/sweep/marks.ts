@@ -88,7 +88,11 @@ export interface Round {
   readonly completeMs: number | null;
 }
 
-export async function writeRound(store: ClientBase, round: Round): Promise<void> {
+/**
+ * `targets` are those that the round compared: `status` names a target that is not among them, and what was complete without a
+ * target says nothing about it.
+ */
+export async function writeRound(store: ClientBase, round: Round, targets: readonly string[]): Promise<void> {
   await store.query(
     `update emend.sweep_round
      set ended_at = clock_timestamp(),
@@ -98,13 +102,15 @@ export async function writeRound(store: ClientBase, round: Round): Promise<void>
          enqueued = $4::bigint,
          last_enqueued_at = case when $4::bigint > 0 then clock_timestamp() else last_enqueued_at end,
          last_enqueued = case when $4::bigint > 0 then $4::bigint else last_enqueued end,
-         complete_as_of = coalesce(clock_timestamp() - $5::double precision * interval '1 millisecond', complete_as_of)`,
+         complete_as_of = coalesce(clock_timestamp() - $5::double precision * interval '1 millisecond', case when targets @> $6::text[] then complete_as_of end),
+         targets = $6::text[]`,
     [
       String(Math.round(round.tookMs)),
       String(round.compared),
       String(round.missing),
       String(round.enqueued),
       round.completeMs === null ? null : String(round.completeMs),
+      targets,
     ],
   );
 }

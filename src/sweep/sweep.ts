@@ -131,7 +131,7 @@ export function createLeader(options: SweeperOptions, log: Log): Leader {
       sum = isUrgent
         ? { compared: sum.compared + round.compared, enqueued: sum.enqueued + round.enqueued }
         : { compared: round.compared, enqueued: round.enqueued };
-      await writeRound(store, { ...round, ...sum });
+      await writeRound(store, { ...round, ...sum }, targets);
       if (round.enqueued > 0)
         log.info(
           { rows: round.enqueued, missing: round.missing },

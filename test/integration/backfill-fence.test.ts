@@ -143,7 +143,7 @@ describe('while a large backfill is promoted', () => {
       expect([counts.has(0), counts.has(backfilled)], 'seen before and after').toEqual([true, true]);
 
       const whileFenced = (await latencies).filter(({ fenced }) => fenced).map(({ ms }) => ms);
-      expect(whileFenced.length, 'live corrections while the fence stood').toBeGreaterThan(20);
+      expect(whileFenced.length, 'live corrections while the fence stood').toBeGreaterThan(5);
       whileFenced.sort((one, other) => one - other);
       expect(whileFenced[Math.floor(whileFenced.length * 0.99)], 'p99 of live corrections, ms').toBeLessThan(
         1_000,

@@ -220,7 +220,48 @@ where route in ('R5', 'R6');
     });
   });
 
+  it.each<[string, string, RegExp]>([
+    ['a function that throws', `() => { throw new Error('no price of R9') }`, /\.ts: .*no price of R9$/],
+    ['a function that gives no rows', `() => []`, /has no rows/],
+    ['a row that is no object', `() => [null]`, /row 1 of the program is not an object/],
+    ['a select that cannot be run', `{ sql: 'selec 1', on: 'source' }`, /cannot be run in the source/],
+    ['two selects', `{ sql: 'select 1; select 2', on: 'store' }`, /cannot be run in the store/],
+    ['a select of no rows', `{ sql: 'select 1 as price where false' }`, /gives no row/],
+    ['a column that is not there', `{ sql: 'select 1 as prize' }`, /prize/],
+    ['a value that is refused', `() => [{ route: 'R9', valid_from: 'soon', price: 1 }]`, /column valid_from/],
+    ['a file that is missing', `{ file: 'gone.csv' }`, /there is no file/],
+  ])('that was refused for %s can be mended and run under the same name', async (_case, rows, message) => {
+    const path = ts(`rows: ${rows}`);
+    await expect(run(path)).rejects.toMatchObject({
+      message: expect.stringMatching(message) as string,
+      disposition: 'refuse',
+    });
+    expect(await opened()).toBe(0);
+    const mended = `export default { targets: ['fares'], reason: 'mended', logicVersion: 'v1', rows: () => [${september('R9', 190)}] }`;
+    // this process has the old module, and would write its rows under the name of the new one
+    write(`${named()}.ts`, mended);
+    await expect(run(path)).rejects.toThrow(/changed since this process loaded it/);
+    expect(await run(write(`${named()}.mjs`, mended))).toMatchObject({ state: 'checked', problem: null });
+  });
+
+  it('of which rows have been loaded keeps them, and its name, when the rest is refused', async () => {
+    const rows = `[{ target: 'fares', rows: () => [${september('R9', 190)}] }, { target: 'fares', rows: { file: 'gone.csv' } }]`;
+    await expect(run(ts(`rows: ${rows}`))).rejects.toThrow(/there is no file/);
+    expect(await opened()).toBe(1);
+    const { rows: kept } = await install.source.query(
+      `select route from corrections.fares where _backfill = $1`,
+      [named()],
+    );
+    expect(kept).toEqual([{ route: 'R9' }]);
+  });
+
   it.each<[string, string, string, RegExp[]]>([
+    [
+      'that accepts a check which is none',
+      'ts',
+      `export default { targets: ['fares'], reason: 'x', rows: () => [], accept: { outside_boundry: 'y' } }`,
+      [/accept.outside_boundry: is no check of this backfill.*outside_boundary/],
+    ],
     [
       'with misspelt options',
       'ts',
@@ -234,7 +275,7 @@ where route in ('R5', 'R6');
       [/boundary.sales/],
     ],
     ['without rows', 'ts', `export default { targets: ['fares'], reason: 'x' }`, [/rows: is missing/]],
-    ['that exports nothing', 'ts', `export const a = 1`, [/targets: is missing/]],
+    ['that exports nothing', 'ts', `export const a = 1`, [/exports nothing by default/]],
     [
       'in SQL with a misspelt header',
       'sql',

@@ -96,6 +96,8 @@ describe('emend backfill', () => {
     [{ boundary: { fares: { from: '2026-02-01', to: '2026-01-01' } } }, /ends before it begins/],
     [{ boundary: { fares: { where: 'colour = 1' } } }, /cannot be read: column "colour" does not exist/],
     [{ boundary: { fares: { where: 'true); drop table x; --' } } }, /cannot be read: syntax error/],
+    [{ boundary: { fares: { where: 'true) or (true' } } }, /cannot be read: syntax error/],
+    [{ boundary: { fares: { where: 'true group by 1' } } }, /cannot be read: syntax error/],
   ])('open refuses %j', async (over, message) => {
     await expect(openStatedBackfill(resolved, opening(over))).rejects.toMatchObject({
       message: expect.stringMatching(message) as string,
@@ -175,6 +177,10 @@ describe('emend backfill', () => {
   });
 
   it('what is asked for stays asked while no worker runs, and the wait says that none does', async () => {
+    await expect(seal(resolved, 'nope', {})).rejects.toMatchObject({
+      message: 'there is no backfill "nope"',
+      remedy: expect.stringContaining('emend backfill list') as string,
+    });
     await expect(promote(resolved, 'reprice', {})).rejects.toMatchObject({
       message: expect.stringContaining('is not sealed') as string,
       remedy: 'Seal it first.',
@@ -237,10 +243,24 @@ describe('emend backfill', () => {
     await diffBackfill(resolved, 'reprice', { limit: 0, exportTo: ndjson });
     expect(readFileSync(ndjson, 'utf8').trim().split('\n')).toHaveLength(20);
     await expect(diffBackfill(resolved, 'nope', { limit: 1 })).rejects.toThrow(/has no backfill nope/);
+    await expect(
+      diffBackfill(resolved, 'reprice', { limit: 0, exportTo: join(cli.dir, 'nowhere', 'x.csv') }),
+    ).rejects.toMatchObject({
+      message: expect.stringMatching(/nowhere.x\.csv cannot be written: ENOENT/) as string,
+      disposition: 'refuse',
+    });
   });
 
   it('promote makes it visible and revert takes it back, each once however often it is asked', async () => {
     expect((await backfill('promote', 'reprice', '--accept', 'x')).code).toBe(2);
+    const unknown = await backfill('promote', 'reprice', '--accept', 'nope', '--reason', 'why');
+    expect(unknown.code).toBe(2);
+    expect(unknown.stderr).toMatch(/reprice has no check nope \(--accept\)\nIts checks are: .*overlaps/);
+    const never = await backfill('promote', 'reprice', '--at', 'notatime');
+    expect(never.code).toBe(2);
+    expect(never.stderr).toMatch(
+      /^emend: the time at which to promote \(--at\) cannot be read: .*\n.*2026-12/,
+    );
     const promoted = await backfill('promote', 'reprice', '--reason', 'looks right');
     expect(promoted).toMatchObject({ code: 0, stdout: 'backfill reprice is promoted\n' });
     expect(await prices()).toEqual(['120']);
@@ -252,6 +272,9 @@ describe('emend backfill', () => {
     expect(reverted).toMatchObject({ code: 0, stdout: 'backfill reprice is reverted\n' });
     expect(await prices()).toEqual(['100']);
     expect(await revert(resolved, 'reprice', { reason: 'again' })).toMatchObject({ state: 'reverted' });
+    const loaded = await backfill('load', 'reprice', 'fares.csv');
+    expect(loaded.code).toBe(2);
+    expect(loaded.stderr).toMatch(/backfill reprice is reverted: nothing is loaded into it/);
     const { events } = await showBackfill(resolved, 'reprice');
     expect(events.slice(-2).map(({ state, reason }) => [state, reason])).toEqual([
       ['promoted', 'looks right'],

@@ -71,6 +71,11 @@ describe('what was set aside can be retried and discarded, and stays on record',
     expect([misspelt.code, misspelt.stderr]).toEqual([2, expect.stringMatching(/Did you mean orders/)]);
   });
 
+  it('wait says that rows are set aside, also when it has nothing to wait for', async () => {
+    expect(await cli.json(['wait'])).toMatchObject({ rows: 0, setAside: 0, setAsideNow: 3 });
+    expect((await cli.run(['wait'])).stdout).toMatch(/^nothing was on its way; 3 rows are set aside now: /);
+  });
+
   it('a retry that fails again counts the attempt, exits with 1, and leaves the row set aside', async () => {
     const attempts = () => rows(`select attempts from emend.dead_letter order by _id`);
     const [before, ...others] = await attempts();

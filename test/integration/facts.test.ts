@@ -272,4 +272,14 @@ describe('rekey()', () => {
     const { rows } = await source.query('select from corrections.totals where id = 5000');
     expect(rows).toEqual([]);
   });
+
+  it('with a list that is empty is refused, instead of half of it being written', async () => {
+    const half = { from: [], to: { id: 5000, n: 1 } };
+    for (const change of [half, { from: half.to, to: half.from }]) {
+      await expect(withTransaction(source, (tx) => rekey(tx, targets.totals, change))).rejects.toMatchObject({
+        code: 'correction_invalid',
+        message: expect.stringMatching(/^rekey\(\) has no row in (from|to)$/),
+      });
+    }
+  });
 });

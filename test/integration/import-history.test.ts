@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { importHistory } from '../../src/backfill/import-history.ts';
 import { readRows } from '../../src/backfill/read-rows.ts';
-import { timeline } from '../../src/config/define-config.ts';
+import { facts, timeline } from '../../src/config/define-config.ts';
 import { withClient } from '../../src/db/transaction.ts';
 import { isEmendError } from '../../src/errors.ts';
 import { tick } from '../../src/store/clock.ts';
@@ -33,8 +33,13 @@ describe('importing history that was known before', () => {
     const target = (table: string) =>
       timeline(table, { key: ['region', 'currency'], period: ['valid_from', 'valid_to'] });
     install = await createInstall('import', {
-      ddl: `create table public.tender (${columns}); create table public.other (${columns})`,
-      targets: { tender: target('public.tender'), other: target('public.other') },
+      ddl: `create table public.tender (${columns}); create table public.other (${columns});
+        create table public.documents (id integer not null, doc jsonb)`,
+      targets: {
+        tender: target('public.tender'),
+        other: target('public.other'),
+        documents: facts('public.documents', { key: ['id'] }),
+      },
     });
   });
   afterAll(() => rm(folder, { recursive: true, force: true }));
@@ -47,6 +52,7 @@ describe('importing history that was known before', () => {
       name: 'cldr',
       digest: 'd1',
       rows: readRows(path),
+      file: path,
       knownAtColumn: 'released_at',
       ignore: ['seq', 'release'],
       openStart: true,
@@ -110,7 +116,7 @@ describe('importing history that was known before', () => {
     [
       'an earlier time after a later one',
       '{"known_at":"2021-01-01","k":1}',
-      /line 2: its known_at is earlier/,
+      /bad\.ndjson, line 2: its known_at is earlier/,
     ],
     [
       'a value that its column cannot hold',
@@ -125,7 +131,12 @@ describe('importing history that was known before', () => {
     [
       'a column that the target lacks',
       '{"known_at":"2023-01-01","region":"X","currency":"Y","valid_from":"2020-02-01","colour":"red"}',
-      /line 2: tender has no column "colour"/,
+      /bad\.ndjson, line 2: tender has no column "colour"/,
+    ],
+    [
+      'an object for a column of text',
+      '{"known_at":"2023-01-01","region":{"x":1},"currency":"Y","valid_from":"2020-02-01"}',
+      /line 2: column region: it is a JSON object, and the column is not json/,
     ],
     ['what is no JSON', '{"known_at":', /bad\.ndjson, line 2: it cannot be read/],
   ])('refuses %s, says the line, and takes nothing', async (_what, second, message) => {
@@ -230,6 +241,20 @@ describe('importing history that was known before', () => {
       `select tz from corrections.tender where _backfill = 'marked'`,
     );
     expect(rows).toEqual([{ tz: 'Zürich' }]);
+  });
+
+  it('takes a JSON object into a json column, and leaves out one that is ignored', async () => {
+    const file = join(folder, 'documents.ndjson');
+    writeFileSync(file, `{"known_at":"2022-01-01","id":1,"doc":{"x":[1.50]},"extra":{"y":1}}\n`);
+    await install.store.query(`truncate emend.ledger, emend.merge`);
+    await importFile(file, {
+      name: 'documents',
+      knownAtColumn: 'known_at',
+      target: install.targets[2]!,
+      ignore: ['extra'],
+    });
+    const { rows } = await install.source.query(`select id, doc from corrections.documents`);
+    expect(rows).toEqual([{ id: '1', doc: '{"x": [1.50]}' }]);
   });
 
   it('refuses a target that has live corrections', async () => {

@@ -338,6 +338,19 @@ describe('correct()', () => {
     expect(await written('prices', 'note')).toEqual([]);
   });
 
+  test.each(['', ' \n'])(
+    'a reason of %j is refused: it would be kept for ever and say nothing',
+    async (reason) => {
+      const refused = {
+        code: 'correction_invalid',
+        message: expect.stringContaining('reason is empty') as string,
+      };
+      await expect(correct(client, byName.things, { id: 1 }, { reason })).rejects.toMatchObject(refused);
+      await expect(retract(client, byName.things, { id: 1 }, { reason })).rejects.toMatchObject(refused);
+      expect(await written('things', 'id')).toEqual([]);
+    },
+  );
+
   test('what only Postgres knows is its own error', async () => {
     await expect(
       correct(client, byName.prices, {

@@ -28,6 +28,12 @@ const ddl = `
   create table public.rates (id integer not null, start_on date not null, end_on date not null, rate float8 not null);
   create table public.slots (id integer not null, lo integer not null, hi integer not null, who text);
   create table public.days (id integer not null, first_day date not null, last_day date, who text not null);
+  create table public.terms (id integer not null, since date not null, until date not null);
+  create table public.last_days (id integer not null, first_day date not null, last_day date not null);
+  create table public.moves (id integer not null, since date not null, until date not null);
+  create table public.counts (id integer not null, lo integer not null, hi integer not null);
+  create table public.big_counts (id integer not null, lo bigint not null, hi bigint not null);
+  create table public.pages (id integer not null, lo integer not null, hi integer not null);
   create table public.readings (
     sensor text not null,
     at timestamptz not null default now(),
@@ -61,6 +67,42 @@ const declarations: Declaration[] = [
     kind: 'timeline',
     key: ['id'],
     period: { from: 'first_day', to: 'last_day', mode: 'override', openEnd: null, closed: true },
+  },
+  {
+    name: 'terms',
+    kind: 'timeline',
+    key: ['id'],
+    period: { from: 'since', to: 'until', mode: 'override', openEnd: '9999-12-31' },
+  },
+  {
+    name: 'last_days',
+    kind: 'timeline',
+    key: ['id'],
+    period: { from: 'first_day', to: 'last_day', mode: 'override', openEnd: '9999-12-31', closed: true },
+  },
+  {
+    name: 'moves',
+    kind: 'timeline',
+    key: ['id'],
+    period: { from: 'since', to: 'until', mode: 'until_next', openEnd: '9999-12-31' },
+  },
+  {
+    name: 'counts',
+    kind: 'timeline',
+    key: ['id'],
+    period: { from: 'lo', to: 'hi', mode: 'override', closed: true },
+  },
+  {
+    name: 'big_counts',
+    kind: 'timeline',
+    key: ['id'],
+    period: { from: 'lo', to: 'hi', mode: 'override', closed: true },
+  },
+  {
+    name: 'pages',
+    kind: 'timeline',
+    key: ['id'],
+    period: { from: 'lo', to: 'hi', mode: 'override', openEnd: '-1', closed: true },
   },
   { name: 'readings', kind: 'facts', key: ['sensor', 'at'], eventTime: 'at', version: 'version' },
 ];
@@ -152,6 +194,39 @@ describe.each([
       '"first_day must not be after last_day"',
     ],
     [`days (id, first_day, who) values (1, 'infinity', 'x')`, '"first_day must not be after last_day"'],
+    [
+      `terms (id, since, until) values (1, '9999-12-31', '9999-12-31')`,
+      '"since must be before the open end 9999-12-31"',
+    ],
+    [`terms (id, since) values (1, '9999-12-31')`, '"since must be before the open end 9999-12-31"'],
+    [
+      `terms (id, since, _op) values (1, '10000-01-01', 'retract')`,
+      '"since must be before the open end 9999-12-31"',
+    ],
+    [
+      `terms (id, since, until) values (1, '2026-01-01', '10000-01-01')`,
+      '"until must be the open end 9999-12-31, or end before it"',
+    ],
+    [
+      `last_days (id, first_day) values (1, '9999-12-31')`,
+      '"first_day must be before the open end 9999-12-31"',
+    ],
+    [
+      `last_days (id, first_day, last_day) values (1, '2026-01-01', '9999-12-30')`,
+      '"last_day must be the open end 9999-12-31, or end before it"',
+    ],
+    [`moves (id, since) values (1, '9999-12-31')`, '"since must be before the open end 9999-12-31"'],
+    [
+      `moves (id, since, _op) values (1, '9999-12-31', 'withdraw')`,
+      '"since must be before the open end 9999-12-31"',
+    ],
+    [`counts (id, lo, hi) values (1, 1, 2147483646)`, '"hi must be before 2147483646, or open"'],
+    [
+      `big_counts (id, lo, hi) values (1, 1, 9223372036854775806)`,
+      '"hi must be before 9223372036854775806, or open"',
+    ],
+    [`pages (id, lo) values (1, -1)`, '"lo must be after the open end -1"'],
+    [`pages (id, lo, hi) values (1, 1, 2147483646)`, '"hi must be before 2147483646, or open"'],
     [`readings (sensor, version, pair, amount) values ('s', 1, '(,)', 1)`, 'null value in column "at"'],
     [
       `readings (sensor, at, pair, amount) values ('s', '2026-01-01', '(,)', 1)`,
@@ -182,6 +257,15 @@ describe.each([
 
   test.each([
     [`prices (product_id, valid_from, valid_to, price) values ('A', '-infinity', 'infinity', 1)`],
+    [`terms (id, since, until) values (1, '-infinity', '9999-12-30'), (1, '9999-12-30', '9999-12-31')`],
+    [`terms (id, since, until) values (1, '2026-01-01', 'infinity'), (1, '2026-01-01', null)`],
+    [
+      `last_days (id, first_day, last_day) values (1, '2026-01-01', '9999-12-29'), (1, '9999-12-30', '9999-12-31')`,
+    ],
+    [`moves (id, since) values (1, '9999-12-30')`],
+    [`counts (id, lo, hi) values (1, 1, 2147483645), (1, 1, 2147483647), (1, 1, null)`],
+    [`big_counts (id, lo, hi) values (1, 1, 9223372036854775805), (1, 1, 9223372036854775807)`],
+    [`pages (id, lo, hi) values (1, 0, -1), (1, 0, 0), (1, 7, null)`],
     [`prices (product_id, valid_from, price) values ('A', '2026-01-01', 1)`],
     [`prices (product_id, valid_from, valid_to, _op) values ('A', '2026-01-01', null, 'retract')`],
     [`rates (id, start_on, _op) values (1, '-infinity', 'withdraw')`],

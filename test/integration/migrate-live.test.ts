@@ -4,7 +4,10 @@ import { defineConfig, timeline } from '../../src/config/define-config.ts';
 import { createLogger } from '../../src/observe/logger.ts';
 import { migrate } from '../../src/pipeline/migrate.ts';
 import { startPipeline } from '../../src/pipeline/pipeline.ts';
+import { readStatus } from '../../src/pipeline/status.ts';
+import { sweepNow } from '../../src/pipeline/sweep-now.ts';
 import { waitUntilMerged } from '../../src/pipeline/wait.ts';
+import { eventually } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 
@@ -85,6 +88,18 @@ describe('a target that is added while everything runs', () => {
     );
     await install.wait();
     expect((await install.store.query(`select price from public.prices`)).rows).toEqual([{ price: '1' }]);
+    const problemsOfRates = async () => {
+      const { sweep, problems } = await readStatus(larger);
+      return { ...sweep, problems: problems.filter(({ path }) => path === 'targets.rates') };
+    };
+    await eventually(async () => {
+      expect(await problemsOfRates()).toMatchObject({
+        behindMs: null,
+        leftOut: ['rates'],
+        problems: [{ problem: expect.stringMatching(/no running worker knows it/) }],
+      });
+    });
+    expect(await sweepNow({ config: larger, timeoutMs: 20_000 })).toMatchObject({ leftOut: ['rates'] });
 
     await running.stop();
     const next = await startPipeline({
@@ -96,5 +111,12 @@ describe('a target that is added while everything runs', () => {
     onTestFinished(() => next.stop());
     await waitUntilMerged({ config: larger, timeoutMs: 20_000 });
     expect((await install.store.query(`select rate from public.rates`)).rows).toEqual([{ rate: '1.1' }]);
+    await eventually(async () =>
+      expect(await problemsOfRates()).toMatchObject({
+        behindMs: expect.any(Number),
+        leftOut: [],
+        problems: [],
+      }),
+    );
   });
 });

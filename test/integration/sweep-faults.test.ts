@@ -233,9 +233,12 @@ describe('emend sweep', () => {
       missing: 0,
       lastEnqueuedAt: null,
     };
-    const sweep = { ...calm, lastEnqueued: 0, behindMs: 4_000 };
+    const sweep = { ...calm, lastEnqueued: 0, behindMs: 4_000, leftOut: [], migratedAgoMs: 900_000 };
     const heldFor = (forMs: number) => judgeSweep({ ...sweep, heldBy: { who: 'process 7', forMs } });
     expect(heldFor(2_000)).toEqual([]);
+    const never = { ...sweep, roundAgoMs: null, behindMs: null, heldBy: null };
+    expect(judgeSweep(never)).toMatchObject([{ path: 'sweep', remedy: expect.stringMatching(/worker/) }]);
+    expect(judgeSweep({ ...never, migratedAgoMs: 2_000 })).toEqual([]);
     expect(heldFor(600_000)).toMatchObject([
       { path: 'sweep', problem: expect.stringContaining('process 7') },
     ]);

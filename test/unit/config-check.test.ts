@@ -85,6 +85,9 @@ describe('a configuration', () => {
       closed: true,
     });
     expect(problemsOf({ targets: { a: { ...table, openEnd: 9999, closed: 'yes' } } })).toHaveLength(2);
+    expect(
+      problemsOf({ targets: { a: { ...table, mode: 'sometimes', openEnd: 9999, closed: 'yes' } } }),
+    ).toHaveLength(3);
   });
 
   it.each([

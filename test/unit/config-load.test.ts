@@ -44,7 +44,34 @@ it.each([
   ['a file with a syntax error', null, `export default {`, 'config_invalid'],
   ['a file without a default export', null, `export const config = {}`, 'config_invalid'],
   ['an unknown import', null, `import 'emend-is-not-this'\nexport default {}`, 'config_invalid'],
+  ['a default export that is null', null, `export default null`, 'config_invalid'],
+  ['a folder', '.', '', 'config_not_found'],
 ])('%s is one clear error', async (_case, file, text, code) => {
   if (text !== '') writeFileSync(join(cwd, 'emend.config.ts'), text);
   await expect(readConfig({ cwd, file, env })).rejects.toMatchObject({ code, remedy: expect.any(String) });
+});
+
+it.each([
+  ['export const config = {}', /emend\.config\.ts exports nothing by default$/],
+  ['', /exports nothing by default$/],
+  [`import './gone.ts'\nexport default {}`, /cannot be loaded: Cannot find module '\.\/gone\.ts'$/],
+])('of a file with %j only what is wrong is said', async (text, message) => {
+  writeFileSync(join(cwd, 'emend.config.ts'), `${text}\nexport {}`);
+  await expect(readConfig({ cwd, file: null, env })).rejects.toMatchObject({
+    message: expect.stringMatching(message),
+    problems: [],
+  });
+});
+
+it('a default export that is no object is the only problem that is told', async () => {
+  writeFileSync(join(cwd, 'emend.config.ts'), 'export default null');
+  await expect(readConfig({ cwd, file: null, env: {} })).rejects.toMatchObject({
+    problems: [{ path: 'default export', problem: 'is null, not an object' }],
+  });
+});
+
+it('module.exports is taken for the default export', async () => {
+  const text = `module.exports = require('emend').defineConfig(${body.replace('timeline', `require('emend').timeline`)})`;
+  writeFileSync(join(cwd, 'emend.config.js'), text);
+  expect((await readConfig({ cwd, file: null, env })).targets[0]?.name).toBe('prices');
 });
