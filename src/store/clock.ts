@@ -75,6 +75,8 @@ export function startClock(pool: Pool, log: Log): Clock {
     const client = await pool.connect();
     try {
       while (!stopping && !(await takeLead(client))) await sleep(tickMs * 10);
+      if (!stopping && (await recordRestore(client)))
+        log.warn({}, 'the store runs on another server or timeline than before: see emend.clock_gap');
       while (!stopping) {
         await tick(client);
         await sleep(tickMs);
@@ -108,6 +110,31 @@ async function takeLead(client: ClientBase): Promise<boolean> {
     `select case when pg_try_advisory_lock(${tickerLock}) then 'yes' else 'no' end as taken`,
   );
   return rows[0]?.taken === 'yes';
+}
+
+/**
+ * On another server, or another timeline of it, the store may be an older state of itself, and answers that were given about
+ * the time since are lost. That time is recorded before the clock goes on, and refused as a time of belief (law 4).
+ */
+export async function recordRestore(client: ClientBase): Promise<boolean> {
+  const { rows } = await client.query<{ recorded: string }>(
+    `with now as materialized (
+       select system.system_identifier || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as server
+       from pg_control_system() as system
+     ),
+     gap as (
+       insert into emend.clock_gap (after, until, reason)
+       select c.settled, clock_timestamp(), 'server ' || c.server || ' before, ' || now.server || ' now'
+       from emend.clock c cross join now
+       where c.server <> now.server
+       returning 1
+     ),
+     seen as (
+       update emend.clock c set server = now.server from now where c.server is distinct from now.server
+     )
+     select (select count(*) from gap)::text as recorded`,
+  );
+  return rows[0]!.recorded !== '0';
 }
 
 /** One step of the clock, in two commits. Exported for tests and for commands that run without a worker. */

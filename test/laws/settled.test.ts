@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startClock } from '../../src/store/clock.ts';
 import type { Clock } from '../../src/store/clock.ts';
 import { createDatabases } from '../support/databases.ts';
+import { eventually } from '../support/eventually.ts';
 import { batchOf, createStore, logRows, noAbort, silentLog } from '../support/store.ts';
 import type { StoreUnderTest } from '../support/store.ts';
 
@@ -90,6 +91,35 @@ describe('an answer once given never changes', () => {
   it('refuses a time that is not settled yet, and says up to when answers are final', async () => {
     const asking = store.pool.query(`select * from emend.x_as_of(clock_timestamp() + interval '1 hour')`);
     await expect(asking).rejects.toThrow(/not settled yet; answers are final up to/);
+  });
+
+  it('is refused for the time that a restored store has lost, on either way of being told (F17)', async () => {
+    const settledAt = async () =>
+      (await store.pool.query<{ at: string }>(`select settled::text as at from emend.clock`)).rows[0]!.at;
+    const ask = (at: string) => store.pool.query(`select * from emend.x_as_of($1::timestamptz)`, [at]);
+    const before = await settledAt();
+    await clock.stop();
+    // what a restore from a base backup, or a failover, looks like from inside
+    await store.pool.query(`update emend.clock set server = '1/00000001'`);
+    clock = startClock(store.pool, silentLog);
+    await eventually(async () => {
+      const { rows } = await store.pool.query(`select from emend.clock_gap where until < emend.settled()`);
+      expect(rows).toHaveLength(1);
+    });
+    const { rows } = await store.pool.query<{ after: string; until: string; inside: string }>(
+      `select after::text as after, until::text as until, (until - interval '1 microsecond')::text as inside from emend.clock_gap`,
+    );
+    const [gap] = rows;
+    await expect(ask(gap!.inside)).rejects.toThrow('the store was restored, and has lost the time from');
+    await ask(before);
+    await ask(gap!.after);
+    await ask(await settledAt());
+
+    const { rows: told } = await store.pool.query<{ until: string }>(
+      `select until::text as until from emend.record_clock_gap('the folder was copied back')`,
+    );
+    await eventually(async () => expect((await settledAt()) > told[0]!.until).toBe(true));
+    await expect(ask(told[0]!.until)).rejects.toThrow('has lost the time from');
   });
 
   it('can be waited for, and the waiting ends when nothing moves the clock', async () => {
