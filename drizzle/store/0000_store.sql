@@ -117,6 +117,8 @@ $$;
 -- The store's clock. Only the ticker writes it; a row no merge ever locks. See src/store/clock.ts.
 create table emend.clock (
   only_one boolean primary key default true check (only_one),
+  -- System identifier and timeline of the server that the clock ran on last: another one means a restore or a failover.
+  server text,
   -- No merge that starts from now on takes a K at or below it.
   horizon timestamptz not null,
   -- Answers about times up to here are final.
@@ -151,6 +153,29 @@ $$;
 --> statement-breakpoint
 comment on function emend.await_settled(timestamptz, interval) is 'Returns known_at once answers about it are final. Call it in a statement of its own, before the question.';
 --> statement-breakpoint
+-- Law 4 after a restore. A store that was put back to an older state merges what it lost once more, at later times: what it
+-- answered about the time in between cannot be answered again.
+create table emend.clock_gap (
+  -- What was believed at a time after `after` and up to `until` is not known.
+  after timestamptz not null,
+  until timestamptz not null check (after < until),
+  reason text not null,
+  recorded_at timestamptz not null default clock_timestamp()
+);
+--> statement-breakpoint
+comment on table emend.clock_gap is 'Times of belief that were lost with a store that was restored: questions about them are refused (law 4).';
+--> statement-breakpoint
+-- For whoever restores a store in a way that cannot be seen from inside (a copy of the data folder): before workers run on it.
+create function emend.record_clock_gap(reason text) returns emend.clock_gap
+language sql volatile set search_path = ''
+begin atomic
+  insert into emend.clock_gap (after, until, reason)
+  select c.settled, clock_timestamp(), reason from emend.clock c
+  returning *;
+end;
+--> statement-breakpoint
+comment on function emend.record_clock_gap(text) is 'Says that this store was restored to an older state: what was believed since then, and up to now, is refused as a time of belief.';
+--> statement-breakpoint
 -- The guard of every question about a time of belief (law 4): an answer about a time that is not settled could still change,
 -- and before a table was adopted nothing is known of what was believed.
 -- plpgsql and stable: the planner makes it a one-time filter, and inlines the function around it.
@@ -160,6 +185,7 @@ as $$
 declare
   settled_at timestamptz := emend.settled();
   since timestamptz := (select t.known_since from emend.target t where t.name = of_target);
+  gap emend.clock_gap;
 begin
   if known_at is null then
     raise exception 'known_at is null'
@@ -173,6 +199,11 @@ begin
   if known_at < since then
     raise exception 'what was believed of % at % is not known: its rows were adopted at %', of_target, known_at, since
       using errcode = '55000', hint = 'Ask about a time from the adoption on.';
+  end if;
+  select g.* into gap from emend.clock_gap g where g.after < known_at and known_at <= g.until limit 1;
+  if found then
+    raise exception 'what was believed at % is not known: the store was restored, and has lost the time from % to %', known_at, gap.after, gap.until
+      using errcode = '55000', hint = 'Ask about a time outside of it. See emend.clock_gap.';
   end if;
   return true;
 end;
@@ -219,6 +250,9 @@ create table emend.sweep_round (
   compared bigint not null default 0,
   missing bigint not null default 0,
   enqueued bigint not null default 0,
+  -- The targets that it compared: those of the configuration of the process that leads. Null: no round has told yet. A mark in
+  -- emend.sweep stays when a worker no longer knows its target, so the marks cannot tell.
+  targets text[],
   -- The last round that put rows on the queue.
   last_enqueued_at timestamptz,
   last_enqueued bigint not null default 0,
