@@ -133,7 +133,8 @@ describe(`a transaction of ${rowsOfTransaction} rows, and ${rowsOfBacklog} rows 
   }
 
   function expectBounded(sizes: Sizes): void {
-    expect(sizes.steadyMb).toBeLessThan(200);
+    // the small form lasts a second: the middle of that is the reader at its start, and no steady state
+    if (isFull) expect(sizes.steadyMb).toBeLessThan(200);
     expect(sizes.peakMb).toBeLessThan(300);
     expect(sizes.redisMb).toBeLessThan(maxBytes / 1e6);
     expect(sizes.walsenders).toBe(1);
