@@ -68,7 +68,7 @@ async function fill(url: string, { ddl, declaration, load }: Layout): Promise<vo
 /** Law 6 is part of the work: every row of the beginning has been merged once. */
 export function ledgerOf(target: string, rows: number): string {
   return `
-    insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at, _actor)
+    insert into emend.ledger_recent (_id, target, told_at, _nonce, _recorded_at, _actor)
     select id, '${target}', timestamptz '2026-01-01' + id * interval '1 microsecond', id::bigint * 7919,
       timestamptz '2026-01-01', 'bench'
     from generate_series(1, ${rows}) id`;

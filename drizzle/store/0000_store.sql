@@ -22,8 +22,8 @@ create table emend.target (
 );
 --> statement-breakpoint
 -- Law 6: which log rows have had their effect. Insert only; written in the transaction of the merge.
--- `_id` comes from one sequence for all logs, so it alone is the key.
-create table emend.ledger (
+-- `_id` comes from one sequence for all logs, so it alone is the key. What is older stands in emend.ledger_block.
+create table emend.ledger_recent (
   _id bigint primary key,
   target text not null,
   told_at timestamptz not null,
@@ -38,7 +38,118 @@ create table emend.ledger (
   dismissed_reason text
 );
 --> statement-breakpoint
-comment on table emend.ledger is 'The log rows that are merged or dismissed: a row in it has had its effect, once (law 6).';
+comment on table emend.ledger_recent is 'The end of emend.ledger that merges write to; rows are moved on to emend.ledger_block.';
+--> statement-breakpoint
+-- The ledger, compacted: the rows of 4,096 numbers and one target in one row, column by column, in the order of their numbers.
+-- A column of which all are null is null. Written by the leading sweep alone, see src/sweep/compact.ts.
+create table emend.ledger_block (
+  -- A multiple of 4,096: the first number that belongs here.
+  from_id bigint not null,
+  target text not null,
+  ids int8multirange not null,
+  rows integer not null,
+  nonces_xor bigint not null,
+  -- The backfills that have rows here.
+  backfills text[],
+  told_at timestamptz[] not null,
+  _nonce bigint[] not null,
+  _recorded_at timestamptz[] not null,
+  _backfill text[],
+  _actor text[],
+  _reason text[],
+  dismissed text[],
+  dismissed_by text[],
+  dismissed_reason text[],
+  primary key (from_id, target)
+);
+--> statement-breakpoint
+comment on table emend.ledger_block is 'The older part of emend.ledger, compacted: a row for 4,096 numbers of a target.';
+--> statement-breakpoint
+create index ledger_block_backfills on emend.ledger_block using gin (backfills) where backfills is not null;
+--> statement-breakpoint
+create function emend.numbers_in(ids int8multirange) returns setof bigint
+language sql immutable strict
+begin atomic
+  select generate_series(lower(r.numbers), upper(r.numbers) - 1) from unnest($1) as r (numbers);
+end;
+--> statement-breakpoint
+create function emend.entries_of(block emend.ledger_block) returns setof emend.ledger_recent
+language sql immutable
+begin atomic
+  select e._id, ($1).target, e.told_at, e._nonce, e._recorded_at, e._backfill, e._actor, e._reason,
+    e.dismissed, e.dismissed_by, e.dismissed_reason
+  from rows from (
+    emend.numbers_in(($1).ids),
+    unnest(
+      ($1).told_at, ($1)._nonce, ($1)._recorded_at, ($1)._backfill, ($1)._actor, ($1)._reason,
+      ($1).dismissed, ($1).dismissed_by, ($1).dismissed_reason
+    )
+  ) as e (_id, told_at, _nonce, _recorded_at, _backfill, _actor, _reason, dismissed, dismissed_by, dismissed_reason);
+end;
+--> statement-breakpoint
+create view emend.ledger as
+select r.* from emend.ledger_recent r
+union all
+select e.* from emend.ledger_block b cross join lateral emend.entries_of(b) as e;
+--> statement-breakpoint
+comment on view emend.ledger is 'The log rows that are merged or dismissed: a row in it has had its effect, once (law 6). One number: emend.ledger_at(_id).';
+--> statement-breakpoint
+-- The entry of one number, or none. Inlined: a probe of each of the two indexes.
+create function emend.ledger_at(id bigint) returns setof emend.ledger_recent
+language sql stable rows 1
+begin atomic
+  select r.* from emend.ledger_recent r where r._id = $1
+  union all
+  select $1, b.target, b.told_at[p.place], b._nonce[p.place], b._recorded_at[p.place], b._backfill[p.place], b._actor[p.place],
+    b._reason[p.place], b.dismissed[p.place], b.dismissed_by[p.place], b.dismissed_reason[p.place]
+  from emend.ledger_block b
+  cross join lateral (
+    select sum(least(upper(r.numbers), $1 + 1) - lower(r.numbers))::integer as place
+    from unnest(b.ids) as r (numbers)
+    where lower(r.numbers) <= $1
+  ) as p
+  where b.from_id = $1 / 4096 * 4096 and b.ids @> $1;
+end;
+--> statement-breakpoint
+comment on function emend.ledger_at(bigint) is 'What the ledger has of one log row, by its _id.';
+--> statement-breakpoint
+-- The entries of a stretch of numbers, both ends included.
+create function emend.ledger_between(first_id bigint, last_id bigint) returns setof emend.ledger_recent
+language sql stable
+begin atomic
+  select r.* from emend.ledger_recent r where r._id between $1 and $2
+  union all
+  select e.*
+  from emend.ledger_block b
+  cross join lateral emend.entries_of(b) as e
+  where b.from_id between $1 / 4096 * 4096 and $2 and e._id between $1 and $2;
+end;
+--> statement-breakpoint
+comment on function emend.ledger_between(bigint, bigint) is 'What the ledger has of the log rows from one _id to another, both included.';
+--> statement-breakpoint
+create function emend.ledger_of_backfill(backfill text) returns setof emend.ledger_recent
+language sql stable
+begin atomic
+  select r.* from emend.ledger_recent r where r._backfill = $1
+  union all
+  select e.*
+  from emend.ledger_block b
+  cross join lateral emend.entries_of(b) as e
+  where b.backfills @> array[$1] and e._backfill = $1;
+end;
+--> statement-breakpoint
+comment on function emend.ledger_of_backfill(text) is 'What the ledger has of the log rows of one backfill.';
+--> statement-breakpoint
+-- Count and xor of nonces, to be summed over stretches that begin and end at multiples of 4,096.
+create view emend.ledger_digest as
+select r._id as from_id, r.target, 1 as rows, r._nonce as nonces_xor from emend.ledger_recent r
+union all
+select b.from_id, b.target, b.rows, b.nonces_xor from emend.ledger_block b;
+--> statement-breakpoint
+-- The greatest number, which is always among the recent ones.
+create function emend.ledger_last_id() returns bigint
+language sql stable
+return (select max(r._id) from emend.ledger_recent r);
 --> statement-breakpoint
 -- Law 5 when the source lost what was merged (restored to an older state, a standby promoted with a lag): log rows that log and
 -- ledger do not have alike, each named by its number and its nonce. See src/sweep/diverged.ts.
@@ -62,6 +173,20 @@ create table emend.diverged (
 comment on table emend.diverged is 'Log rows that log and ledger do not have alike, since the source lost what was merged; what was decided about each (law 5).';
 --> statement-breakpoint
 create index diverged_open on emend.diverged (target, kind, _id) where resolution is null;
+--> statement-breakpoint
+-- Law 5 when the store was put back to an older state, and rows that it lost are no longer in the log: the archives of the source
+-- (corrections._archive) whose rows were held against this ledger. One that is not here is compared by the sweep.
+create table emend.archive (
+  sha256 text primary key,
+  target text not null,
+  file text not null,
+  rows bigint not null,
+  -- Rows of it that the ledger does not have: emend archive restore puts them back into the log.
+  lacking bigint not null default 0,
+  compared_at timestamptz not null default clock_timestamp()
+);
+--> statement-breakpoint
+comment on table emend.archive is 'Files of archived log rows that were compared with the ledger (law 5).';
 --> statement-breakpoint
 -- One row a merge. Its greatest told_at is the floor of the next K: K is strictly increasing per key even when the clock steps back.
 create table emend.merge (
@@ -94,7 +219,7 @@ comment on table emend.dead_letter is 'Log rows that were set aside, each with i
 create view emend.dead_letter_open as
 select d.*
 from emend.dead_letter d
-where d.staged_at is null and not exists (select from emend.ledger l where l._id = d._id);
+where d.staged_at is null and not exists (select from emend.ledger_at(d._id));
 --> statement-breakpoint
 comment on view emend.dead_letter_open is 'Log rows that are set aside now: neither merged, staged nor discarded since.';
 --> statement-breakpoint
@@ -263,3 +388,34 @@ create table emend.sweep_round (
 comment on table emend.sweep_round is 'When the sweep last compared log and ledger, and what it found.';
 --> statement-breakpoint
 insert into emend.sweep_round default values;
+--> statement-breakpoint
+-- Every rebuild of a target: from what it was folded, what differed, and what became of it. See src/verify/rebuild.ts.
+create table emend.rebuild (
+  id bigint generated always as identity primary key,
+  target text not null,
+  actor text not null default current_user,
+  reason text,
+  -- What folded: the version of emend, and the contract of the target (emend.target.revision).
+  logic text not null,
+  revision integer not null,
+  -- What was folded: all that was told up to this time, of the log up to this _id, as it stood at this position of the source's WAL.
+  known_at timestamptz,
+  log_up_to bigint,
+  log_position pg_lsn,
+  corrections bigint,
+  -- How many of each kind of difference and gap there were.
+  found jsonb,
+  -- Where a target as known at a time was written to; null: it was compared with the target itself.
+  written_to text,
+  -- Rows that the swap took out and put in: of target, history, tombstones and shadows.
+  taken_out bigint,
+  put_in bigint,
+  -- Null: at work, or the process died; the next rebuild of the target then says so.
+  outcome text check (outcome in ('compared', 'swapped', 'written', 'failed', 'died')),
+  -- The code of the error that it failed with.
+  problem text,
+  started_at timestamptz not null default clock_timestamp(),
+  ended_at timestamptz
+);
+--> statement-breakpoint
+comment on table emend.rebuild is 'Folds of whole targets from their logs: who, when, why, from what, and what was found and done.';

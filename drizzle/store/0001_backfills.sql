@@ -105,4 +105,4 @@ create table emend.fence_of (
 );
 --> statement-breakpoint
 -- What a revert takes back.
-create index ledger_backfill on emend.ledger (_backfill) where _backfill is not null;
+create index ledger_recent_backfill on emend.ledger_recent (_backfill) where _backfill is not null;

@@ -39,7 +39,7 @@ export async function abandon(
 async function dismissRows(store: ClientBase, rows: LogRows, { actor, reason }: Request): Promise<void> {
   const column = (name: string) => rows.values[rows.columns.indexOf(name)];
   await store.query(
-    `insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at, _backfill, _actor, _reason, dismissed, dismissed_by, dismissed_reason)
+    `insert into emend.ledger_recent (_id, target, told_at, _nonce, _recorded_at, _backfill, _actor, _reason, dismissed, dismissed_by, dismissed_reason)
      select a._id, $1, clock_timestamp(), a._nonce, a._recorded_at, a._backfill, a._actor, a._reason, 'abandoned', coalesce($8, current_user), $9
      from unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::text[], $6::text[], $7::text[])
        as a (_id, _nonce, _recorded_at, _backfill, _actor, _reason)

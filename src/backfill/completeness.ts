@@ -25,7 +25,7 @@ export async function readHeld(store: ClientBase, target: Target, backfill: stri
   const { rows } = await store.query<{ rows: string; digest: string; set_aside: string }>(
     `with letters as (
        select d._id, ${digest} as digest,
-         exists (select from emend.ledger l where l._id = d._id and l.dismissed is not null) as dismissed
+         exists (select from emend.ledger_at(d._id) l where l.dismissed is not null) as dismissed
        from emend.dead_letter d
        where d.target = $2 and d.log_row ->> '_backfill' = $1
          and not exists (select from ${ownObject(target, 'staged')} s where s._id = d._id)

@@ -125,7 +125,7 @@ async function readLog(
 async function notMerged(store: Pool, rows: LogRows): Promise<boolean> {
   const { rows: found } = await store.query<{ missing: string }>(
     `select case when exists (
-       select from unnest($1::bigint[]) as wanted (id) where not exists (select from emend.ledger l where l._id = wanted.id)
+       select from unnest($1::bigint[]) as wanted (id) where not exists (select from emend.ledger_at(wanted.id))
      ) then 'yes' else 'no' end as missing`,
     [rows.values[rows.columns.indexOf('_id')]],
   );

@@ -18,8 +18,8 @@ export async function revert(promotion: Promotion, request: Request): Promise<vo
     await client.query(
       `insert into emend.undone (_id, target, told_at, actor, reason)
        select l._id, l.target, $2::timestamptz, coalesce($3, current_user), $4
-       from emend.ledger l
-       where l._backfill = $1 and l.dismissed is null
+       from emend.ledger_of_backfill($1) l
+       where l.dismissed is null
        on conflict do nothing`,
       [
         backfill,

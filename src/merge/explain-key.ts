@@ -101,7 +101,7 @@ function explainSql(target: Target): string {
       l._recorded_at, l._actor, coalesce(l._reason, case when c._version < 0 then 'adopted with the table' end) as _reason,
       c._backfill, u.reason as undone_reason
     from corrections c
-    left join emend.ledger l on l._id = c._version
+    left join lateral emend.ledger_at(c._version) l on true
     left join emend.undone u on u._id = c._version and u.target = ${literal(target.name)} and u.told_at <= coalesce($1::timestamptz, 'infinity')
     where c.covers
     order by ${columns.newestFirst('c')}`;

@@ -9,7 +9,7 @@ export function recordMerged(target: Target): string {
   const name = literal(target.name);
   return `
     merged as (
-      insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at, _backfill, _actor, _reason)
+      insert into emend.ledger_recent (_id, target, told_at, _nonce, _recorded_at, _backfill, _actor, _reason)
       select f._id, ${name}, told.k, f._nonce, f._recorded_at, f._backfill, f._actor, f._reason
       from fresh f cross join told
       returning 1
@@ -40,7 +40,7 @@ export function freshRows(target: Target, revision: number): string {
   return `
     known as materialized (
       -- a look-up for each row, as in lookUp, and never a join with the whole ledger
-      select a.*, (select l._nonce from emend.ledger l where l._id = a._id) as merged_nonce
+      select a.*, (select l._nonce from emend.ledger_at(a._id) l) as merged_nonce
       from arrived a
       where emend.require_revision(${literal(target.name)}, ${revision})
     ),

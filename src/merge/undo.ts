@@ -36,7 +36,7 @@ export async function undoCorrection(
     const k0 = await takeKeys(client, [{ target, number, rows: lockedBy }]);
     const { rows } = await client.query<{ merged: string; undone: string }>(
       `select
-         (exists (select from emend.ledger l where l._id = $1::bigint and l.dismissed is null) or $1::bigint < 0)::text as merged,
+         (exists (select from emend.ledger_at($1::bigint) l where l.dismissed is null) or $1::bigint < 0)::text as merged,
          exists (select from emend.undone u where u._id = $1::bigint and u.target = $2)::text as undone`,
       [id, target.name],
     );

@@ -47,7 +47,7 @@ export async function notInStore(store: Pool, awaited: readonly AwaitedRow[]): P
   const { rows } = await store.query<AwaitedRow>(
     `select awaited.id, awaited.nonce
      from unnest($1::bigint[], $2::bigint[]) as awaited (id, nonce)
-     where not exists (select from emend.ledger l where l._id = awaited.id and l._nonce = awaited.nonce)
+     where not exists (select from emend.ledger_at(awaited.id) l where l._nonce = awaited.nonce)
        and not exists (
          select from emend.dead_letter d where d._id = awaited.id and (d.log_row ->> '_nonce')::bigint = awaited.nonce)
        and not exists (select from emend.diverged d where d._id = awaited.id and d._nonce = awaited.nonce)`,
@@ -79,14 +79,14 @@ export async function countAllSetAside(store: Pool, targets: readonly string[]):
 
 async function storeDigests(store: Pool): Promise<BlockDigest[]> {
   const { rows } = await store.query<BlockDigest>(
-    `select (_id / ${blockSize})::text as block, count(*)::text as rows, bit_xor(_nonce)::text as nonces
+    `select (from_id / ${blockSize})::text as block, sum(rows)::text as rows, bit_xor(nonces_xor)::text as nonces
      from (
-       select _id, _nonce from emend.ledger
+       select from_id, rows, nonces_xor from emend.ledger_digest
        union all
-       select _id, (log_row ->> '_nonce')::bigint from emend.dead_letter_open
+       select _id, 1, (log_row ->> '_nonce')::bigint from emend.dead_letter_open
      ) as done
-     where _id > 0
-     group by _id / ${blockSize}`,
+     where from_id >= 0
+     group by from_id / ${blockSize}`,
   );
   return rows;
 }

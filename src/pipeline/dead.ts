@@ -48,7 +48,7 @@ export async function listDeadLetters(
          case when l._id is not null then coalesce(l.dismissed, 'merged') when d.staged_at is not null then 'staged' else 'open' end as state,
          coalesce(l.told_at, d.staged_at) as closed_at, l.dismissed_by as closed_by, l.dismissed_reason as closed_reason
        from emend.dead_letter d
-       left join emend.ledger l on l._id = d._id
+       left join lateral emend.ledger_at(d._id) l on true
        where ($1::text is null or d.target = $1) and ($2 or (l._id is null and d.staged_at is null))
        order by d._id`,
       [target ?? null, closed === true],
@@ -144,7 +144,7 @@ export async function discardDeadLetters(
       const wanted = await openIds(client, { ids }, null);
       const { rows } = await client.query<{ _id: string }>(
         // a merge that is bringing the row in at this moment has the ledger's row first: then it is merged
-        `insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at, _backfill, _actor, _reason, dismissed, dismissed_by, dismissed_reason)
+        `insert into emend.ledger_recent (_id, target, told_at, _nonce, _recorded_at, _backfill, _actor, _reason, dismissed, dismissed_by, dismissed_reason)
          select d._id, d.target, clock_timestamp(), (d.log_row ->> '_nonce')::bigint, (d.log_row ->> '_recorded_at')::timestamptz,
            d.log_row ->> '_backfill', d.log_row ->> '_actor', d.log_row ->> '_reason', 'discarded', current_user, $2
          from emend.dead_letter d

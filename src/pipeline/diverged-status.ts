@@ -29,7 +29,7 @@ export async function readDivergedStatus(source: Pool, store: Pool): Promise<Div
        group by d.target, d.kind
        order by d.target, d.kind desc`,
     ),
-    store.query<{ id: string | null }>(`select max(_id) as id from emend.ledger`),
+    store.query<{ id: string | null }>(`select emend.ledger_last_id() as id`),
   ]);
   // afterwards: what was merged by then, has its number from the source
   const given = await source.query<{ id: string | null }>(

@@ -134,7 +134,7 @@ async function decide(
 /** Of all that the store knows, merged or set aside. */
 async function greatestNumber(store: Pool): Promise<string> {
   const { rows } = await store.query<{ id: string }>(
-    `select greatest((select max(_id) from emend.ledger), (select max(_id) from emend.dead_letter), 0) as id`,
+    `select greatest(emend.ledger_last_id(), (select max(_id) from emend.dead_letter), 0) as id`,
   );
   return rows[0]!.id;
 }

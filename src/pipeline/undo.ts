@@ -55,7 +55,7 @@ export async function undo({ config, target: name, id, reason }: UndoOptions): P
 /** By its number alone, another correction than the one that was merged could be taken back. */
 async function refuseDiverged(source: Pool, store: Pool, target: string, id: string): Promise<void> {
   const merged = await store.query<{ nonce: string }>(
-    `select _nonce as nonce from emend.ledger where _id = $1::bigint and target = $2 and dismissed is null`,
+    `select _nonce as nonce from emend.ledger_at($1::bigint) where target = $2 and dismissed is null`,
     [id, target],
   );
   if (merged.rows.length === 0) return;

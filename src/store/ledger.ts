@@ -10,7 +10,7 @@ import type { NamedRow } from './diverged.ts';
 export async function withoutEffect(store: Pool | ClientBase, rows: readonly NamedRow[]): Promise<string[]> {
   const found = await store.query<{ id: string }>(
     `with known as materialized (
-       select a.*, (select l._nonce from emend.ledger l where l._id = a._id) as merged_nonce
+       select a.*, (select l._nonce from emend.ledger_at(a._id) l) as merged_nonce
        from unnest($1::bigint[], $2::bigint[], $3::text[]) as a (_id, _nonce, target)
      ),
      reused as (

@@ -54,7 +54,7 @@ export async function hasSameTail({ source, store, targets }: Sides): Promise<bo
     `select l.target, l._id as id, l._nonce as nonce
      from (
        select g.target, g._id, g._nonce
-       from emend.ledger g
+       from emend.ledger_recent g
        where not exists (select from emend.diverged d where d._id = g._id and d._nonce = g._nonce offset 0)
        order by g._id desc
        limit ${tailRows}
@@ -102,7 +102,12 @@ async function forgetMended({ source, store, targets }: Sides): Promise<void> {
 
 /** The least number from here on, on either side. */
 async function firstNumber({ source, store, targets }: Sides, from: bigint): Promise<bigint | null> {
-  const ledger = `select min(_id) as id from emend.ledger where _id >= $1::bigint`;
+  // a block begins at its first number, or before it; no block of digests is passed over for that
+  const ledger = `
+    select least(
+      (select min(_id) from emend.ledger_recent where _id >= $1::bigint),
+      (select min(from_id) from emend.ledger_block where from_id >= $1::bigint)
+    ) as id`;
   const logs = targets.map((target) => `select min(_id) as id from ${logOf(target)} where _id >= $1::bigint`);
   const [merged, logged] = await Promise.all([
     store.query<{ id: string | null }>(ledger, [String(from)]),
@@ -115,7 +120,8 @@ async function firstNumber({ source, store, targets }: Sides, from: bigint): Pro
 async function ledgerDigests({ store, targets }: Sides, start: bigint, end: bigint) {
   const { rows } = await store.query<Digest>(
     digestSql(
-      `select _id, _nonce from emend.ledger where _id >= $1::bigint and _id < $2::bigint and target = any($3::text[])`,
+      `select from_id, rows, nonces_xor from emend.ledger_digest
+       where from_id >= $1::bigint and from_id < $2::bigint and target = any($3::text[])`,
     ),
     [String(start), String(end), targets],
   );
@@ -124,7 +130,9 @@ async function ledgerDigests({ store, targets }: Sides, start: bigint, end: bigi
 
 async function logDigests({ source, targets }: Sides, start: bigint, end: bigint) {
   const logs = targets.map(
-    (target) => `select _id, _nonce from ${logOf(target)} where _id >= $1::bigint and _id < $2::bigint`,
+    (target) =>
+      `select _id as from_id, 1 as rows, _nonce as nonces_xor
+       from ${logOf(target)} where _id >= $1::bigint and _id < $2::bigint`,
   );
   const { rows } = await source.query<Digest>(digestSql(logs.join(' union all ')), [
     String(start),
@@ -140,9 +148,9 @@ interface Digest {
 
 function digestSql(rows: string): string {
   return `
-    select _id / ${blockSize} as block, count(*) || ' ' || bit_xor(_nonce) as digest
+    select from_id / ${blockSize} as block, sum(rows) || ' ' || bit_xor(nonces_xor) as digest
     from (${rows}) as numbered
-    group by _id / ${blockSize}`;
+    group by from_id / ${blockSize}`;
 }
 
 function byBlock(rows: readonly Digest[]): Map<string, string> {
@@ -191,13 +199,13 @@ const differingSql = `
   twice as materialized (
     select l._id, l._nonce, l.target, g._nonce as first_nonce, g.target as first_target
     from logged l
-    cross join lateral (select m._nonce, m.target from emend.ledger m where m._id = l._id offset 0) as g
+    cross join lateral (select m._nonce, m.target from emend.ledger_at(l._id) m offset 0) as g
     where l.live and g._nonce <> l._nonce
   ),
   gone as (
     select g._id, g._nonce, g.target
-    from emend.ledger g
-    where g._id >= $1::bigint and g._id < $2::bigint and g.target = any($3::text[])
+    from emend.ledger_between($1::bigint, $2::bigint - 1) g
+    where g.target = any($3::text[])
     except
     select _id, _nonce, target from logged
   )

@@ -17,6 +17,7 @@ import type { Pool, PoolClient } from 'pg';
 import type { Log } from '../change/ports.ts';
 import { createErrorLog } from '../queue/error-log.ts';
 import { readSuspicion } from '../store/diverged.ts';
+import { createCompactor } from './compact.ts';
 import { answerWish, readWish, takeLead, writeRound } from './marks.ts';
 import { createSweeper } from './sweeper.ts';
 import type { RoundResult, SweeperOptions } from './sweeper.ts';
@@ -55,8 +56,10 @@ export function startSweep(options: SweepOptions): Sweep {
 
   async function sweepOn(client: PoolClient): Promise<void> {
     const leader = createLeader({ ...options, store: client, tuning, signal }, log);
+    const compactor = createCompactor(client, tuning);
     while (!signal.aborted) {
       await leader.tick();
+      await compactor.tick();
       await pause(tuning.tickMs);
     }
   }

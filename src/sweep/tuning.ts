@@ -17,6 +17,12 @@ export interface SweepTuning {
   readonly maxMissing: number;
   /** Their text on the queue at a time. */
   readonly maxBytes: number;
+  /** Between two passes along the ledger to compact it. */
+  readonly compactMs: number;
+  /** The last rows of the ledger, which are not compacted. */
+  readonly ledgerKeepRows: number;
+  /** Nor are those that were told since. */
+  readonly ledgerMinAgeMs: number;
 }
 
 export const defaultTuning: SweepTuning = {
@@ -29,4 +35,7 @@ export const defaultTuning: SweepTuning = {
   pagesPerRound: 20,
   maxMissing: 50_000,
   maxBytes: 64 * 1024 * 1024,
+  compactMs: 30_000,
+  ledgerKeepRows: 65_536,
+  ledgerMinAgeMs: 60_000,
 };

@@ -25,12 +25,13 @@ export async function findBackfillGaps({ client, target, until }: Examined): Pro
     `insert into pg_temp.verify_gap (kind, id)
      select case when b.state = 'reverted' then 'not_undone' else 'not_promoted' end, c.id
      from emend.backfill b
-     join emend.ledger l on l._backfill = b.name and l.target = $1
+     join lateral emend.ledger_of_backfill(b.name) l on l.target = $1
      join pg_temp.verify_claim c on c.id = l._id
-     where case
-         when b.state = 'reverted'
+     where case b.state
+         when 'promoted' then false
+         when 'reverted'
            then b.reverted_at <= $2::timestamptz and not exists (select from emend.undone u where u._id = c.id and u.target = $1)
-         else b.state <> 'promoted'
+         else true
        end`,
     [target.name, until],
   );

@@ -26,7 +26,8 @@ export async function load(
   onProgress: (rows: number) => void,
 ): Promise<number> {
   const { client, target } = examined;
-  const claim = claimSql(target);
+  const claim = claimSql(examined);
+  const gap = gapSql(examined);
   const columns = logColumnNames(target);
   const idPlace = columns.indexOf('_id');
   let after: string | null = null;
@@ -35,12 +36,14 @@ export async function load(
     const rows = await readPage(source, examined, columns, after);
     if (rows.length === 0) break;
     const arrays = columns.map((_, place) => rows.map((row) => row[place] ?? null));
-    await client.query(claim, [examined.until, ...arrays]);
-    await client.query(gapSql, [
+    after = rows.at(-1)![idPlace]!;
+    const stretch = [rows[0]![idPlace]!, after];
+    await client.query(claim, [...stretch, examined.until, ...arrays]);
+    await client.query(gap, [
+      ...stretch,
       target.name,
       ...['_id', '_nonce', '_backfill'].map((name) => arrays[columns.indexOf(name)]),
     ]);
-    after = rows.at(-1)![idPlace]!;
     read += rows.length;
     onProgress(read);
   }
@@ -82,14 +85,22 @@ async function readPage(
   return rows;
 }
 
+/** The ledger's entry `l` of a log row of the page; `$1` and `$2` are the page's first and last number. A few keys have few rows, far apart. */
+function entryOf({ keys }: Examined, id: string): string {
+  return keys === null
+    ? `emend.ledger_between($1::bigint, $2::bigint) l on l._id = ${id}`
+    : `lateral emend.ledger_at(${id}) l on $1::bigint <= $2::bigint`;
+}
+
 /**
- * Rows of the log that the ledger has, with K. Parameters: the time up to which, then the columns of the log. Only these are
+ * Rows of the log that the ledger has, with K. Parameters: the page's first and last number, the time up to which, then the columns of the log. Only these are
  * cast: a row that was set aside may be one that no cast takes. A row that is on record as reused is another than the one that
  * the ledger has under its number.
  */
-function claimSql(target: Target): string {
+function claimSql(examined: Examined): string {
+  const { target } = examined;
   const names = logColumnNames(target);
-  const arrays = names.map((_, index) => `$${index + 2}::text[]`).join(', ');
+  const arrays = names.map((_, index) => `$${index + 4}::text[]`).join(', ');
   const cast = (column: Column) => `a.${ident(column.name)}::${column.baseType}`;
   const isStated = (column: Column) => statedColumns(target).includes(column);
   return `
@@ -97,9 +108,9 @@ function claimSql(target: Target): string {
     select ${keyColumns(target, cast)}, l._id, a._op, ${period(target, (column) => (isStated(column) ? cast(column) : null))},
       ${target.version ? cast(target.version) : 'null'}, ${valueTexts(target, 'a._op', 'a._backfill', cast)}, l.told_at, u.told_at
     from unnest(${arrays}) as a (${identList(names)})
-    join emend.ledger l on l._id = a._id::bigint and l.dismissed is null and l.told_at <= $1::timestamptz
+    join ${entryOf(examined, 'a._id::bigint')} and l.dismissed is null and l.told_at <= $3::timestamptz
       and not exists (select from emend.diverged d where d._id = a._id::bigint and d._nonce = a._nonce::bigint and d.kind = 'reused')
-    left join emend.undone u on u._id = l._id and u.target = l.target and u.told_at <= $1::timestamptz`;
+    left join emend.undone u on u._id = l._id and u.target = l.target and u.told_at <= $3::timestamptz`;
 }
 
 /** In the axis form; an end that the log left out is open. Facts: one instant. */
@@ -109,17 +120,19 @@ function period(target: Target, cast: (column: Column) => string | null): string
   return `${from}, ${to ? `coalesce(${toAxis(target.period, to)}, ${openEnd(target.period)})` : 'null'}`;
 }
 
-/** Parameters: the target's name, then ids, nonces and backfills of log rows. */
-const gapSql = `
+/** Parameters: the page's first and last number, the target's name, then ids, nonces and backfills of log rows. */
+function gapSql(examined: Examined): string {
+  return `
     insert into pg_temp.verify_gap
     select case when l._id is not null then 'other_nonce' when a.backfill is null then 'not_merged' else 'in_backfill' end, a.id, a.backfill
-    from unnest($2::bigint[], $3::bigint[], $4::text[]) as a (id, nonce, backfill)
-    left join emend.ledger l on l._id = a.id
+    from unnest($4::bigint[], $5::bigint[], $6::text[]) as a (id, nonce, backfill)
+    left join ${entryOf(examined, 'a.id')}
     where case
       when l._id is null then not exists (select from emend.dead_letter d where d._id = a.id)
-      else (l._nonce <> a.nonce or l.target <> $1)
+      else (l._nonce <> a.nonce or l.target <> $3)
         and not exists (select from emend.diverged d where d._id = a.id and d._nonce = a.nonce and d.resolution is not null)
     end`;
+}
 
 const notInLogSql = `
   insert into pg_temp.verify_gap
@@ -167,7 +180,7 @@ async function loadLost({ client, target, until }: Examined): Promise<void> {
        ${target.version ? versionOf(target, target.version) : 'null'}, s.vals, l.told_at, u.told_at, true
      from pg_temp.verify_stored s
      join emend.diverged d on d._id = s.id and d.target = $1 and d.kind = 'lost'
-     join emend.ledger l on l._id = d._id and l._nonce = d._nonce and l.target = $1 and l.dismissed is null
+     join lateral emend.ledger_at(d._id) l on l._nonce = d._nonce and l.target = $1 and l.dismissed is null
      left join emend.undone u on u._id = l._id and u.target = l.target and u.told_at <= $2::timestamptz
      where l.told_at <= $2::timestamptz
      window of_one as (partition by s.id)
@@ -254,7 +267,7 @@ export async function forgetClosedGaps({ client, target }: Examined): Promise<nu
     `delete from pg_temp.verify_gap g
      where case
        when g.kind in ('not_merged', 'not_held') then
-         exists (select from emend.ledger l where l._id = g.id)
+         exists (select from emend.ledger_at(g.id))
          or exists (select from emend.dead_letter d where d._id = g.id)
        when g.kind = 'not_undone' then exists (select from emend.undone u where u._id = g.id and u.target = $1)
        else false

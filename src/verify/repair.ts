@@ -66,7 +66,7 @@ async function restoreLedger(source: Pool, { client, target }: Examined): Promis
   );
   const toldAt = new Map(rows.map(({ id, told_at }) => [id, told_at]));
   await client.query(
-    `insert into emend.ledger (${identList(own)}, target, told_at)
+    `insert into emend.ledger_recent (${identList(own)}, target, told_at)
      select a._id, a._nonce, a._recorded_at, a._backfill, a._actor, a._reason, $1, a.told_at
      from unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::text[], $6::text[], $7::text[], $8::timestamptz[])
        as a (${identList(own)}, told_at)`,
@@ -84,7 +84,7 @@ async function spareOrphans(source: Pool, { client, target }: Examined): Promise
     `select distinct s.id
      from pg_temp.verify_stored s
      where not exists (select from pg_temp.verify_claim c where c.id = s.id)
-       and (s.id < 0 or exists (select from emend.ledger l where l._id = s.id and l.target = $1 and l.dismissed is null))`,
+       and (s.id < 0 or exists (select from emend.ledger_at(s.id) l where l.target = $1 and l.dismissed is null))`,
     [target.name],
   );
   const ids = rows.map(({ id }) => id);

@@ -133,7 +133,7 @@ function instant(iso: string | null, open: string): string {
 
 async function empty({ pool }: StoreUnderTest, { name }: Target): Promise<void> {
   await pool.query(
-    `truncate public.${name}, emend.${name}_history, emend.${name}_shadow, emend.${name}_tombstone, emend.ledger`,
+    `truncate public.${name}, emend.${name}_history, emend.${name}_shadow, emend.${name}_tombstone, emend.ledger_recent`,
   );
 }
 

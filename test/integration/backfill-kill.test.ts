@@ -45,9 +45,9 @@ const deaths: Death[] = [
   { at: 'the end of the promote', stop: { table: 'emend.backfill_event', when: isIn('promoted') }, asked: 'promote', isFenced: true },
   { at: 'the beginning of the revert', stop: { table: 'emend.undone' }, asked: 'revert', isFenced: true },
   { at: 'the end of the revert', stop: { table: 'emend.backfill_event', when: isIn('reverted') }, asked: 'revert', isFenced: true },
-  { at: 'the beginning of abandoning', stop: { table: 'emend.ledger', when: isIn('abandoned') }, asked: 'abandon' },
+  { at: 'the beginning of abandoning', stop: { table: 'emend.ledger_recent', when: isIn('abandoned') }, asked: 'abandon' },
   // more rows than are dismissed at a time
-  { at: 'abandoning, after some of its rows', stop: { table: 'emend.ledger', when: someDismissed }, asked: 'abandon', rows: 5_500 },
+  { at: 'abandoning, after some of its rows', stop: { table: 'emend.ledger_recent', when: someDismissed }, asked: 'abandon', rows: 5_500 },
 ]; // prettier-ignore
 
 const endOf = { promote: 'promoted', revert: 'reverted', abandon: 'abandoned' };

@@ -145,7 +145,7 @@ describe('importing history that was known before', () => {
       file,
       `{"known_at":"2022-01-01","region":"X","currency":"Y","valid_from":"2020-01-01"}\n${second}\n`,
     );
-    await install.store.query(`truncate emend.ledger, emend.merge`);
+    await install.store.query(`truncate emend.ledger_recent, emend.merge`);
     const refused: unknown = await importFile(file, {
       name: 'bad',
       knownAtColumn: 'known_at',
@@ -217,7 +217,7 @@ describe('importing history that was known before', () => {
     async (_what, name, content, message, remedy) => {
       const file = join(folder, name);
       writeFileSync(file, content);
-      await install.store.query(`truncate emend.ledger, emend.merge`);
+      await install.store.query(`truncate emend.ledger_recent, emend.merge`);
       const refused: unknown = await importFile(file, { name: 'no-rows', knownAtColumn: 'known_at' }).catch(
         (error: unknown) => error,
       );
@@ -234,7 +234,7 @@ describe('importing history that was known before', () => {
   it('takes a CSV with a byte order mark and blank lines', async () => {
     const file = join(folder, 'marked.csv');
     writeFileSync(file, `\uFEFF${header}\n\n${row}Zürich\n\n`);
-    await install.store.query(`truncate emend.ledger, emend.merge`);
+    await install.store.query(`truncate emend.ledger_recent, emend.merge`);
     const imported = await importFile(file, { name: 'marked', knownAtColumn: 'known_at' });
     expect(imported).toMatchObject({ rows: 1, taken: 1 });
     const { rows } = await install.source.query(
@@ -246,7 +246,7 @@ describe('importing history that was known before', () => {
   it('takes a JSON object into a json column, and leaves out one that is ignored', async () => {
     const file = join(folder, 'documents.ndjson');
     writeFileSync(file, `{"known_at":"2022-01-01","id":1,"doc":{"x":[1.50]},"extra":{"y":1}}\n`);
-    await install.store.query(`truncate emend.ledger, emend.merge`);
+    await install.store.query(`truncate emend.ledger_recent, emend.merge`);
     await importFile(file, {
       name: 'documents',
       knownAtColumn: 'known_at',

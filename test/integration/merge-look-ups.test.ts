@@ -26,7 +26,7 @@ describe.each(declarations)('a merge of few rows into a large table: $name', ({ 
       // one session, whose plans are kept, because no statistics are taken meanwhile
       const store = await createStore(storeUrl, ddl, declarations, { connections: 1 });
       stores.push(store);
-      for (const table of [`public.${name}`, `emend.${name}_tombstone`, 'emend.ledger'])
+      for (const table of [`public.${name}`, `emend.${name}_tombstone`, 'emend.ledger_recent'])
         await store.pool.query(`alter table ${table} set (autovacuum_enabled = false)`);
       // now the planner knows that the tables are empty
       await store.pool.query('vacuum (analyze)');

@@ -126,7 +126,7 @@ it('ahead of a source that was put back without it: is named, and a reader makes
   await install.source.query(`select pg_replication_slot_advance($1, pg_current_wal_lsn())`, [
     await slotOf(install),
   ]);
-  await install.store.query(`truncate public.orders, emend.ledger, emend.merge`);
+  await install.store.query(`truncate public.orders, emend.ledger_recent, emend.merge`);
   await server.restore({ keepSlots: true });
   await order(install, 1);
   expect(await named(install)).toEqual(['slot lost: the source has given it up (ahead_of_source)']);

@@ -33,12 +33,12 @@ it('a round reads what is new, and not the million rows that are merged', async 
     `insert into corrections.orders (id, amount, _nonce) select i, i, i from generate_series(1, ${merged}) as i`,
   );
   await store.query(
-    `insert into emend.ledger (_id, target, told_at, _nonce, _recorded_at)
+    `insert into emend.ledger_recent (_id, target, told_at, _nonce, _recorded_at)
      select i, 'orders', now(), i, now() from generate_series(1, ${merged}) as i`,
   );
   for (const [database, table] of [
     [source, 'corrections.orders'],
-    [store, 'emend.ledger'],
+    [store, 'emend.ledger_recent'],
   ] as const)
     await database.query(`vacuum analyze ${table}`);
 
@@ -57,7 +57,7 @@ it('a round reads what is new, and not the million rows that are merged', async 
 
   const before = {
     log: await readsOf(source, 'corrections.orders'),
-    ledger: await readsOf(store, 'emend.ledger'),
+    ledger: await readsOf(store, 'emend.ledger_recent'),
   };
   const sweep = await createSweep({ source, store, ...install });
   await source.query(
@@ -67,12 +67,12 @@ it('a round reads what is new, and not the million rows that are merged', async 
   await eventually(async () => {
     await sweep.tick();
     const log = await readsOf(source, 'corrections.orders');
-    const ledger = await readsOf(store, 'emend.ledger');
+    const ledger = await readsOf(store, 'emend.ledger_recent');
     expect(log.scans).toBeGreaterThan(before.log.scans + 10);
     expect(ledger.scans).toBeGreaterThan(before.ledger.scans + 10);
   });
   const log = await readsOf(source, 'corrections.orders');
-  const ledger = await readsOf(store, 'emend.ledger');
+  const ledger = await readsOf(store, 'emend.ledger_recent');
   expect(log.wholeScans).toBe(before.log.wholeScans);
   expect(ledger.wholeScans).toBe(before.ledger.wholeScans);
   expect(log.rows - before.log.rows).toBeLessThan((log.scans - before.log.scans) * 101);

@@ -94,20 +94,20 @@ describe('verify', () => {
   it('finds a promoted row that is lost from the store without a trace', async () => {
     const [row, entry] = [
       await lose('public.orders', 'promoted'),
-      await lose('emend.ledger', 'promoted', `target = 'orders'`),
+      await lose('emend.ledger_recent', 'promoted', `target = 'orders'`),
     ];
     expect(await found()).toEqual({ prices: {}, orders: { not_held: 1 } });
     await Promise.all([row(), entry()]);
   });
 
   it('gives the ledger back what it lost of a promoted backfill', async () => {
-    await lose('emend.ledger', 'promoted', `target = 'orders'`);
+    await lose('emend.ledger_recent', 'promoted', `target = 'orders'`);
     expect((await found()).orders).toMatchObject({ not_merged: 1 });
     expect(await found(true)).toEqual({ prices: {}, orders: {} });
   });
 
   it('finds an abandoned row that is not dismissed', async () => {
-    const back = await lose('emend.ledger', 'abandoned', `target = 'prices'`);
+    const back = await lose('emend.ledger_recent', 'abandoned', `target = 'prices'`);
     expect(await found()).toEqual({ prices: { not_held: 1 }, orders: {} });
     await back();
   });

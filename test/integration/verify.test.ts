@@ -30,7 +30,7 @@ const tables = [
   'emend.prices_tombstone',
   'public.orders',
   'emend.orders_history',
-  'emend.ledger',
+  'emend.ledger_recent',
 ];
 
 /** What is done to the store, or to the log, and what verify finds. */
@@ -94,7 +94,7 @@ const damages: readonly { what: string; sql: string; found: Record<string, numbe
   },
   {
     what: 'a row of the ledger is lost',
-    sql: `delete from emend.ledger where _id = (select _version from public.prices where product = 'C')`,
+    sql: `delete from emend.ledger_recent where _id = (select _version from public.prices where product = 'C')`,
     found: { not_merged: 1, unexplained: 1 },
   },
 ];

@@ -5,6 +5,7 @@ import type { Request } from '../../src/backfill/request.ts';
 import { verdictOf } from '../../src/db/sqlstate.ts';
 import { isEmendError } from '../../src/errors.ts';
 import { undoCorrection } from '../../src/merge/undo.ts';
+import { compactWhole } from '../support/ledger.ts';
 import { batchOf, logRows, noAbort } from '../support/store.ts';
 import { kinds } from './backfill-programs.ts';
 import type { BackfillProgram, Fate, Written } from './backfill-programs.ts';
@@ -40,6 +41,7 @@ export async function runBackfills(laws: BackfillLaws, program: BackfillProgram)
       ...round.undone
         .filter((id) => merged.has(id))
         .map((id) => insist(() => undo(laws, program.corrections[id - 1]!))),
+      compactWhole(laws.store.pool),
       ...laws.workers.map(async (work, worker) => {
         for (const drawn of asked.length === 0 ? [] : round.carriedOut[worker]!)
           await carryOut(work, asked[drawn % asked.length]!).catch(passIfTemporary);
@@ -59,7 +61,7 @@ async function empty({ source, store }: BackfillLaws): Promise<void> {
     ...['history', 'shadow', 'tombstone', 'staged'].map((suffix) => `emend.${kind}_${suffix}`),
   ]);
   await store.pool.query(
-    `truncate ${own.join(', ')}, emend.ledger, emend.merge, emend.dead_letter, emend.undone, emend.backfill,
+    `truncate ${own.join(', ')}, emend.ledger_recent, emend.ledger_block, emend.merge, emend.dead_letter, emend.undone, emend.backfill,
        emend.backfill_request, emend.backfill_event, emend.backfill_check, emend.backfill_change, emend.fence, emend.fence_of`,
   );
   const logs = kinds.map((kind) => `corrections.${kind}`).join(', ');
