@@ -1,7 +1,7 @@
 import type { ClientBase, Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
 import type { Column, Target } from '../change/target.ts';
-import { EmendError } from '../errors.ts';
+import { requireSameIdentity } from '../store/contract.ts';
 import { arrivedParameters, arrivedRows, columnsGained } from './arrived.ts';
 import { mergeSql } from './merge-sql.ts';
 
@@ -19,7 +19,7 @@ export interface PreparedTarget {
 /**
  * @param k the expression of K, which may read the statement's first parameter
  * @param verb names the statement in its session: each k has one of its own
- * @throws EmendError `not_migrated`
+ * @throws EmendError `not_migrated`, and `target_invalid` where it was migrated with another key, period, end or order
  */
 export async function prepareTargets(
   db: Pool | ClientBase,
@@ -27,16 +27,11 @@ export async function prepareTargets(
   k: string,
   verb: 'merge' | 'import' = 'merge',
 ): Promise<Map<string, PreparedTarget>> {
+  for (const target of targets) await requireSameIdentity(db, target);
   const migrated = await readMigrated(db);
   return new Map(
     targets.map((target) => {
-      const found = migrated.get(target.name);
-      if (!found) {
-        throw new EmendError('not_migrated', `target ${target.name} has not been migrated`, {
-          remedy: 'Run emend migrate.',
-        });
-      }
-      const { number, revision } = found;
+      const { number, revision } = migrated.get(target.name)!;
       const name = `emend ${verb} ${target.name} ${revision}`;
       // law 9: the only cast between the log and the store
       const sql = mergeSql(target, { arrived: arrivedRows(target, 2), k, revision });

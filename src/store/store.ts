@@ -9,8 +9,7 @@ import type { ClientBase } from 'pg';
 import { readTable } from '../db/catalogue.ts';
 import { ident, literal } from '../db/identifier.ts';
 import type { Statement } from '../db/statement.ts';
-import { periodColumns } from '../change/target.ts';
-import type { Column, Target } from '../change/target.ts';
+import type { Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
 import { forgettingStatements } from './forgotten-columns.ts';
 import { readingFunctions } from './functions.ts';
@@ -18,22 +17,10 @@ import { lockClass, objectsLock } from './lock-class.ts';
 import { targetTable } from './names.ts';
 import { planOwnTables } from './own-tables.ts';
 import { hasRows, isEquipped, planTargetTable } from './target-table.ts';
+import { changedIdentity, contractOf, readContract } from './contract.ts';
+import type { Contract } from './contract.ts';
 import { planAdoption, recordAdoption } from './adopt.ts';
 import { periodsView, toldColumns, toldView } from './views.ts';
-
-/** What a target's objects were generated from, as `emend.target.contract` keeps it. */
-interface Contract {
-  readonly schema: string;
-  readonly table: string;
-  readonly mode: string | null;
-  readonly key: readonly { name: string; type: string }[];
-  readonly period: readonly { name: string; type: string }[];
-  readonly values: readonly { name: string; type: string }[];
-  readonly version: string | null;
-  /** Timelines: how the table writes its ends. Not in what the first releases recorded. */
-  readonly closed?: boolean;
-  readonly openEnd?: string | null;
-}
 
 /**
  * The statements that bring the store to what the target needs; none when it is there already. Changes nothing.
@@ -91,52 +78,14 @@ async function hasViews(client: ClientBase, { name, kind }: Target): Promise<boo
   return true;
 }
 
-async function readContract(client: ClientBase, name: string): Promise<Contract | null> {
-  const exists = await client.query<{ there: string }>(
-    `select (to_regclass('emend.target') is not null)::text as there`,
-  );
-  if (exists.rows[0]?.there !== 'true') return null;
-  // as json, and not jsonb, text: the order of the fields is ours
-  const { rows } = await client.query<{ contract: string }>(
-    `select contract::text as contract from emend.target where name = $1`,
-    [name],
-  );
-  return rows[0] ? (JSON.parse(rows[0].contract) as Contract) : null;
-}
-
-function contractOf(target: Target): Contract {
-  const columns = (list: readonly Column[]) => list.map(({ name, type }) => ({ name, type }));
-  return {
-    schema: target.schema,
-    table: target.table,
-    mode: target.kind === 'timeline' ? target.mode : null,
-    key: columns(target.key),
-    period: columns(periodColumns(target)),
-    values: columns(target.values),
-    version: target.version?.name ?? null,
-    ...(target.kind === 'timeline'
-      ? { closed: target.period.closed, openEnd: target.period.openEnd }
-      : undefined),
-  };
-}
-
-/**
- * The key, the period, the form of its end and the order decide what every recorded row means: under other ones the record
- * would be another.
- * A column may go once the record has none of it any more.
- */
+/** A column may go once the record has none of it any more. */
 async function refuseOtherIdentity(
   client: ClientBase,
   target: Target,
   before: Contract,
   now: Contract,
 ): Promise<void> {
-  const forms = (['closed', 'openEnd'] as const).filter((field) => before[field] !== undefined);
-  const fields = ['schema', 'table', 'mode', 'key', 'period', 'version', ...forms] as const;
-  const changed = fields.filter((field) => JSON.stringify(before[field]) !== JSON.stringify(now[field]));
-  const declaredBefore = forms
-    .filter((field) => changed.includes(field))
-    .map((field) => `${field}: ${JSON.stringify(before[field])}`);
+  const { changed, declaredBefore } = changedIdentity(before, now);
   const gone = before.values.filter((column) => !now.values.some(({ name }) => name === column.name));
   const forget = await forgettingStatements(
     client,

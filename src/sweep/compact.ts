@@ -33,7 +33,7 @@ export interface Stretch {
 }
 
 /**
- * Moves the older part of the ledger on to blocks, a stretch at a time. What it says stays the same, in a fifth of the room.
+ * Moves the older part of the ledger on to blocks, a stretch at a time. What it says stays the same, in a seventh of the room or less.
  *
  * The last rows stay where they are: merges write there, and look there. So do those that were told within the last minute,
  * wherever: a statement that waits for one to be committed has to find it under its unique key.
