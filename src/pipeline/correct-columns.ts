@@ -13,7 +13,7 @@ import { insertStatements } from '../log/append-statement.ts';
 import { runQuery } from '../log/executor.ts';
 import type { Executor } from '../log/executor.ts';
 import { textOf } from '../log/value-text.ts';
-import { targetTable } from '../store/names.ts';
+import { ownObject, targetTable } from '../store/names.ts';
 import { fromAxis, openEnd, toAxis } from '../store/period-form.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import { explainQueryError } from './at.ts';
@@ -73,6 +73,7 @@ export async function correctColumns(
       await refuseEmptyPeriod(client, target!, correction);
       const pieces = await readPieces(client, target!, correction);
       refuseOthers(target!, pieces, correction);
+      await refuseOutranked(client, target!, pieces, correction);
       return writePieces(tx, target!, pieces, correction);
     });
   } finally {
@@ -159,6 +160,48 @@ function refuseOthers(target: Target, pieces: readonly Piece[], { expectedVersio
       remedy:
         'Somebody corrected it meanwhile: look at it again, then repeat the call with the version that you saw.',
     },
+  );
+}
+
+/**
+ * Starts with a version of their own: where one was withdrawn under a higher version than the row that runs on over it, what
+ * would be written there loses, and nobody would be told.
+ */
+async function refuseOutranked(
+  client: ClientBase,
+  target: Target,
+  pieces: readonly Piece[],
+  { key, set }: ColumnCorrection,
+): Promise<void> {
+  if (target.kind === 'facts' || target.mode === 'override' || !target.version) return;
+  const { from } = target.period;
+  const { name, baseType } = target.version;
+  const given = name in set ? text(asLogColumn(target.version), set[name]) : undefined;
+  const starts = [
+    ...pieces.map((piece) => ({ start: piece[from.name]!, version: given ?? piece[name]! })),
+    ...startBehind(target, pieces).map((piece) => ({ start: piece[from.name]!, version: piece[name]! })),
+  ];
+  const isKey = target.key.map(
+    (column, index) => `w.${ident(column.name)} ${column.equals} $${index + 3}::${column.baseType}`,
+  );
+  const { rows } = await client.query<{ start: string; version: string }>(
+    `select w.${ident(from.name)}::text as start, w.${ident(name)}::text as version
+     from unnest($1::${from.baseType}[], $2::${baseType}[]) as written (start, version)
+     join ${ownObject(target, 'tombstone')} w on w.${ident(from.name)} = written.start and w.${ident(name)} > written.version
+     where w._known_to = 'infinity' and ${isKey.join(' and ')}
+     limit 1`,
+    [
+      starts.map(({ start }) => start),
+      starts.map(({ version }) => version),
+      ...target.key.map((column) => text(asLogColumn(column), key[column.name])),
+    ],
+  );
+  const [higher] = rows;
+  if (!higher) return;
+  throw new EmendError(
+    'correction_invalid',
+    `${target.name}: a start at ${higher.start} was withdrawn with ${name} ${higher.version}, which is higher than that of the row to be written there`,
+    { remedy: `Set a higher ${name} in the same call, or write the starts with correct().` },
   );
 }
 

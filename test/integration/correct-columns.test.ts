@@ -10,6 +10,7 @@ const { targets } = defineConfig({
     prices: timeline('prices', { key: ['product'], period: ['valid_from', 'valid_to'] }),
     orders: facts('orders', { key: ['id'] }),
     homes: timeline('homes', { key: ['person'], period: ['valid_from'] }),
+    ranks: timeline('ranks', { key: ['person'], period: ['valid_from'], version: 'ver' }),
     stays: timeline('stays', {
       key: ['person'],
       period: ['first_day', 'last_day'],
@@ -27,6 +28,7 @@ describe('only the price, keep the rest', () => {
       ddl: `create table public.prices (product text not null, valid_from date not null, valid_to date not null, price numeric, note text);
         create table public.orders (id integer primary key, amount numeric, note text);
         create table public.homes (person text not null, valid_from date not null, valid_to date not null, city text, phone text);
+        create table public.ranks (person text not null, valid_from date not null, valid_to date not null, title text, ver integer not null);
         create table public.stays (person text not null, first_day date not null, last_day date not null, city text, phone text)`,
       targets,
     });
@@ -169,6 +171,36 @@ describe('only the price, keep the rest', () => {
         })),
       );
       expect(ids).toHaveLength(starts);
+    });
+
+    it('and where a start was withdrawn under a higher version, it is refused, not lost in silence', async () => {
+      await install.source.query(
+        `insert into corrections.ranks (person, valid_from, title, ver, _op)
+         values ('v', '2026-01-01', 'X', 3, 'upsert'), ('v', '2026-04-01', null, 5, 'withdraw')`,
+      );
+      await install.wait();
+      const call = (from: string, to: string, set: Record<string, unknown>) =>
+        correctColumns(install.config, install.source, targets.ranks, {
+          key: { person: 'v' },
+          from,
+          to,
+          set,
+        });
+      const refused = {
+        code: 'correction_invalid',
+        message: expect.stringContaining('a start at 2026-04-01 was withdrawn with ver 5') as string,
+      };
+      await expect(call('2026-04-01', '2026-05-01', { title: 'Z' })).rejects.toMatchObject(refused);
+      // the row that gives back what stood would lose there
+      await expect(call('2026-02-01', '2026-04-01', { title: 'Z', ver: 9 })).rejects.toMatchObject(refused);
+      await call('2026-04-01', '2026-05-01', { title: 'Z', ver: 6 });
+      await install.wait();
+      const { rows } = await install.store.query(`select valid_from, title from public.ranks order by 1`);
+      expect(rows).toEqual([
+        { valid_from: '2026-01-01', title: 'X' },
+        { valid_from: '2026-04-01', title: 'Z' },
+        { valid_from: '2026-05-01', title: 'X' },
+      ]);
     });
 
     it('and an end in the form of the table, the last day', async () => {
