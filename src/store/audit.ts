@@ -1,5 +1,5 @@
 import type { ClientBase } from 'pg';
-import { ident, identList } from '../db/identifier.ts';
+import { ident, identList, literal } from '../db/identifier.ts';
 import { periodColumns } from '../change/target.ts';
 import type { Target } from '../change/target.ts';
 import type { Problem } from '../errors.ts';
@@ -86,6 +86,7 @@ function findings(target: Target): Finding[] {
         where ${t} > ${f}
       ) as ordered where ${f} < taken_until`,
     },
+    ...startFindings(target, table),
     ...(target.mode === 'until_next' ? [gapFinding(target, table)] : []),
     ...sentinelFindings(target, table),
   ];
@@ -104,6 +105,23 @@ function gapFinding(target: Target & { kind: 'timeline' }, table: string): Findi
         select *, lead(${f}) over (partition by ${key} order by ${f}) as next_start from ${table}
       ) as ordered where ${t} <> coalesce(next_start, ${openEnd(period)})`,
   };
+}
+
+/** As the log asks of a start: beside the value that the table writes for an open end, wherever that lies among the values. */
+function startFindings(target: Target & { kind: 'timeline' }, table: string): Finding[] {
+  const { openEnd: sentinel, rangeType, from } = target.period;
+  if (sentinel === null || sentinel === 'infinity') return [];
+  const end = `${literal(sentinel)}::${from.type}`;
+  const origin = `${literal(rangeType.startsWith('int') ? '0' : 'epoch')}::${from.type}`;
+  const f = ident(from.name);
+  return [
+    {
+      what: `the period begins at the open end ${sentinel}, or beyond it`,
+      remedy:
+        'An instant there could not be told from one that has no end: correct the start, or delete the row.',
+      sql: `select * from ${table} where case when ${end} > ${origin} then ${f} >= ${end} else ${f} <= ${end} end`,
+    },
+  ];
 }
 
 /** Far ends that were not declared: every comparison with them would be right, and every "until when" wrong. */

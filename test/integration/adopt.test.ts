@@ -99,6 +99,22 @@ describe('adopting a table that has rows', () => {
     ]);
   });
 
+  it.each([
+    ['closed', true],
+    ['half-open', false],
+  ])('lists rows that start at the sentinel, with %s ends', async (_, closed) => {
+    const opening = createStore(
+      url,
+      table(`('A', '9999-12-31', '9999-12-31', 1), ('B', '2020-01-01', '9999-12-31', 2)`, 'date not null'),
+      [prices({ openEnd: '9999-12-31', closed })],
+      { adopt: true },
+    );
+    const error: unknown = await opening.catch((refused: unknown) => refused);
+    expect(isEmendError(error) && error.problems.map(({ problem }) => problem)).toEqual([
+      '1 row of public.prices: the period begins at the open end 9999-12-31, or beyond it; first: A, 9999-12-31, 9999-12-31',
+    ]);
+  });
+
   it('does not adopt without being told to', async () => {
     const opening = createStore(url, table(`('A', '2020-01-01', 'infinity', 5)`, 'date not null'), [
       prices(),
