@@ -1,64 +1,108 @@
 /**
  * Measures emend side by side with what one would take instead: `npm run bench [-- --quick] [-- <comparison> …]`.
  *
- * Promise: contestants do the same seeded work on the same server, in turn, round by round; no figure of a contestant counts
+ * Promise: contestants do the same seeded work on the same servers, in turn, round by round; no figure of a contestant counts
  * unless what it left behind is right. Ratios of one run bind; absolute figures depend on the machine and its neighbours.
+ *
+ * Each comparison is written to a file of its own when it is over; `--resume` goes on with the last run, with those that are missing.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { availableParallelism, totalmem } from 'node:os';
+import { availableParallelism, loadavg, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
+import { backfillLive, backfillLoading } from './comparisons/backfill-load.ts';
+import { backfillGrowth, backfillPromote, backfillReprocess } from './comparisons/backfill-promote.ts';
 import { batchSize } from './comparisons/batch-size.ts';
+import { factsHalf, factsInserts, factsOneTransaction } from './comparisons/facts.ts';
+import { growth } from './comparisons/growth.ts';
 import { historyLength } from './comparisons/history-length.ts';
+import { latency } from './comparisons/latency.ts';
+import { logAge } from './comparisons/log-age.ts';
 import { mergeLimits } from './comparisons/merge-limits.ts';
 import { guardedLoad, guardedMerge } from './comparisons/overlap-guard.ts';
+import { scaling } from './comparisons/scaling.ts';
+import { timelines } from './comparisons/timelines.ts';
 import { fullSize, quickSize } from './harness/comparison.ts';
+import type { Size } from './harness/comparison.ts';
 import { judge, table } from './harness/report.ts';
 import type { Result } from './harness/report.ts';
-import { startBenchServer } from './harness/server.ts';
+import { openResults } from './harness/results.ts';
+import { startBenchServers } from './harness/servers.ts';
 
-const comparisons = [mergeLimits, historyLength, guardedMerge, guardedLoad, batchSize];
+const comparisons = [
+  factsInserts,
+  factsHalf,
+  factsOneTransaction,
+  timelines,
+  latency,
+  scaling,
+  growth,
+  logAge,
+  mergeLimits,
+  historyLength,
+  guardedMerge,
+  guardedLoad,
+  batchSize,
+  backfillPromote,
+  backfillGrowth,
+  backfillReprocess,
+  backfillLoading,
+  backfillLive,
+];
 
-const quick = process.argv.includes('--quick');
+const flags = process.argv.slice(2).filter((argument) => argument.startsWith('--'));
 const asked = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
-const unknown = asked.filter((name) => !comparisons.some((comparison) => comparison.name === name));
+const unknown = [
+  ...asked.filter((name) => !comparisons.some((comparison) => comparison.name === name)),
+  ...flags.filter((flag) => !/^--(quick|resume|history=\d+)$/.test(flag)),
+];
 if (unknown.length > 0) {
   console.error(
-    `There is no ${unknown.join(', ')}; there is ${comparisons.map(({ name }) => name).join(', ')}.`,
+    `There is no ${unknown.join(', ')}; there is ${comparisons.map(({ name }) => name).join(', ')}, ` +
+      '--quick, --resume and --history=<rows>.',
   );
   process.exit(2);
 }
 
-const results: Result[] = [];
-const dataDir = fileURLToPath(new URL('../.emend/bench', import.meta.url));
-const server = await startBenchServer(dataDir, quick ? 'wal_log' : 'file_copy');
-const about = {
-  date: new Date().toISOString(),
-  quick,
-  postgres: server.version,
-  node: process.version,
-  cores: availableParallelism(),
-  memoryGiB: Math.round(totalmem() / 2 ** 30),
+const quick = flags.includes('--quick');
+const history = flags.find((flag) => flag.startsWith('--history='))?.split('=')[1];
+const size: Size = {
+  ...(quick ? quickSize : fullSize),
+  ...(history === undefined ? {} : { historyRows: Number(history) }),
 };
+const store = openResults({ resume: flags.includes('--resume') });
+const results: Result[] = [];
+const servers = await startBenchServers(
+  fileURLToPath(new URL('../.emend/bench', import.meta.url)),
+  quick ? 'wal_log' : 'file_copy',
+);
 try {
-  console.log(JSON.stringify(about));
   for (const comparison of comparisons) {
-    if (asked.length > 0 && !asked.includes(comparison.name)) continue;
+    if (asked.length > 0 ? !asked.includes(comparison.name) : store.has(comparison.name)) continue;
     const started = performance.now();
-    const measured = await comparison.measure(server, quick ? quickSize : fullSize);
-    const result = judge(comparison, measured);
+    const loadBefore = loadavg()[0]!;
+    const result = judge(comparison, await comparison.measure(servers, size));
     results.push(result);
+    store.write({
+      about: {
+        date: new Date().toISOString(),
+        quick,
+        postgres: servers.version,
+        node: process.version,
+        cores: availableParallelism(),
+        memoryGiB: Math.round(totalmem() / 2 ** 30),
+        // what else the machine did: above its cores before a comparison has begun, figures are not to be published
+        load: [loadBefore, loadavg()[0]!],
+        seconds: Math.round((performance.now() - started) / 1000),
+      },
+      ...result,
+    });
     console.log(
-      `\n${table(result)}\n${comparison.name}: ${Math.round((performance.now() - started) / 1000)} s`,
+      `\n${table(result)}\n${comparison.name}: ${Math.round((performance.now() - started) / 1000)} s, load before ${loadBefore.toFixed(1)}`,
     );
   }
 } finally {
-  await server.stop();
+  await servers.stop();
 }
-
-const file = new URL(`./results/${about.date.replace(/[:.]/g, '-')}.json`, import.meta.url);
-mkdirSync(new URL('.', file), { recursive: true });
-writeFileSync(file, JSON.stringify({ about, results }, null, 2));
-console.log(`written to ${fileURLToPath(file)}`);
+console.log(`written to ${store.dir}`);
 
 // quick figures are too small to bind
 const broken = results.flatMap(({ ratios }) => ratios).filter(({ kept }) => !kept);

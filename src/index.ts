@@ -5,11 +5,14 @@ export type {
   EmendConfig,
   FactsConfig,
   FactsOptions,
+  LogConfig,
   MergeConfig,
+  PromoteTimes,
   TableRef,
   TargetConfig,
   TimelineConfig,
   TimelineOptions,
+  TimeSpan,
 } from './config/define-config.ts';
 export { EmendError } from './errors.ts';
 export type { ErrorCode, Problem } from './errors.ts';

@@ -22,7 +22,7 @@ export function statementTimeline(
         `insert into public.prices ${firstPieces(keys, 'text')}`,
       ],
     },
-    sql: anyOrder ? anyOrderSql : inOrderSql,
+    sql: anyOrder ? anyOrderSql(arrivedSql) : inOrderSql,
     columns: { ...timelineColumns('text'), _version: ({ id }) => String(id) },
     batchRows,
     expected: () => paintTimeline(keys, 'text'),
@@ -30,15 +30,17 @@ export function statementTimeline(
 }
 
 const arrivedSql = `
-  arrived as materialized (
     select a.product_id, daterange(a.valid_from::date, a.valid_to::date) as period, a.price::numeric, a._version::bigint
     from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
-      as a (product_id, valid_from, valid_to, price, _version)
-  )`;
+      as a (product_id, valid_from, valid_to, price, _version)`;
 
-/** Every claim keeps what no later one of the key covers; the pieces that changed are taken out and written again. */
-const anyOrderSql = `
-  with ${arrivedSql},
+/**
+ * Every claim keeps what no later one of the key covers; the pieces that changed are taken out and written again.
+ *
+ * @param arrived a select of product_id, period, price and _version
+ */
+export const anyOrderSql = (arrived: string): string => `
+  with arrived as materialized (${arrived}),
   reach as materialized (
     select product_id, unnest(range_agg(period)) as part from arrived group by product_id
   ),
@@ -70,7 +72,7 @@ const anyOrderSql = `
 
 /** What stands loses what the arrived cover; only among themselves the arrived have to be put in order. */
 const inOrderSql = `
-  with ${arrivedSql},
+  with arrived as materialized (${arrivedSql}),
   covered as materialized (
     select product_id, range_agg(period) as parts from arrived group by product_id
   ),

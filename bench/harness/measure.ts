@@ -1,9 +1,11 @@
-import type { Contestant, Timed } from './contestant.ts';
-import type { BenchServer } from './server.ts';
+import type { Contestant, OpenContestant, Timed } from './contestant.ts';
+import type { BenchServers } from './servers.ts';
 
-/** Microseconds a row, one figure a round. The figures of one round, of all contestants, belong together: ratios pair them. */
+/** One figure a round. The figures of one round, of all contestants, belong together: ratios pair them. */
 export interface Measured {
   readonly contestant: string;
+  /** Left out: microseconds a row. */
+  readonly unit?: 'ms' | 'MB' | 'bytes';
   readonly rounds: readonly number[];
 }
 
@@ -18,34 +20,36 @@ export interface Measurement<Work> {
 
 /** Runs the contestants in turn, round by round: what disturbs the machine for a while disturbs them all. */
 export async function measure<Work>(
-  server: BenchServer,
+  servers: BenchServers,
   { contestants, warmUp, rounds, work }: Measurement<Work>,
 ): Promise<Measured[]> {
-  const open = [];
+  const open: (OpenContestant<Work> & { readonly name: string })[] = [];
+  const figures = new Map<string, number[]>(contestants.map(({ name }) => [name, []]));
   try {
-    for (const contestant of contestants) {
-      open.push({ name: contestant.name, figures: [] as number[], ...(await contestant.open(server)) });
-    }
+    for (const { name, open: openOne } of contestants) open.push({ name, ...(await openOne(servers)) });
     for (let round = 0; round < warmUp + rounds; round += 1) {
       const ofRound = work(round);
       for (const contestant of turned(open, round)) {
-        const timed = contestant.prepare(ofRound);
-        const microseconds = await microsecondsOf(timed);
-        if (round >= warmUp) contestant.figures.push(microseconds / timed.rows);
+        const found = await figuresOf(contestant.name, await contestant.prepare(ofRound));
+        if (round < warmUp) continue;
+        for (const [name, figure] of Object.entries(found))
+          figures.set(name, [...(figures.get(name) ?? []), figure]);
       }
     }
     for (const contestant of open) await contestant.verify();
-    return open.map(({ name, figures }) => ({ contestant: name, rounds: figures }));
+    return [...figures].map(([contestant, ofRounds]) => ({ contestant, rounds: ofRounds }));
   } finally {
     for (const contestant of open) await contestant.close();
   }
 }
 
-async function microsecondsOf(timed: Timed): Promise<number> {
+/** Microseconds a row, by the name of the figure. */
+async function figuresOf(name: string, timed: Timed): Promise<Record<string, number>> {
   try {
     const start = performance.now();
-    await timed.run();
-    return (performance.now() - start) * 1000;
+    const told = await timed.run();
+    const microseconds = told ?? (performance.now() - start) * 1000;
+    return { [name]: microseconds / timed.rows, ...timed.more?.() };
   } finally {
     await timed.rest?.();
   }

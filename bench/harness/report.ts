@@ -6,7 +6,7 @@ import type { Spread } from './statistics.ts';
 export interface Result {
   readonly comparison: string;
   readonly title: string;
-  /** Microseconds a row. */
+  /** Microseconds a row, or the unit that stands there. */
   readonly figures: readonly (Measured & Spread)[];
   readonly ratios: readonly (Ratio & Spread & { readonly kept: boolean })[];
 }
@@ -17,15 +17,19 @@ export function judge({ name, title, ratios }: Comparison, measured: readonly Me
     if (found) return found.rounds;
     throw new Error(`${name} asks about a contestant that it does not have: ${contestant}`);
   };
+  const isThere = ({ of, to = of }: Ratio) =>
+    [of, to].every((asked) => measured.some(({ contestant }) => contestant === asked));
   return {
     comparison: name,
     title,
     figures: measured.map((figures) => ({ ...figures, ...spreadOf(figures.rounds) })),
-    ratios: ratios.map((ratio) => {
-      const to = roundsOf(ratio.to);
-      const spread = spreadOf(roundsOf(ratio.of).map((figure, round) => figure / to[round]!));
-      return { ...ratio, ...spread, kept: spread.median <= (ratio.atMost ?? Infinity) };
-    }),
+    ratios: ratios
+      .filter((ratio) => ratio.mayLack !== true || isThere(ratio))
+      .map((ratio) => {
+        const to = ratio.to === undefined ? undefined : roundsOf(ratio.to);
+        const spread = spreadOf(roundsOf(ratio.of).map((figure, round) => figure / (to?.[round] ?? 1)));
+        return { ...ratio, ...spread, kept: spread.median <= (ratio.atMost ?? Infinity) };
+      }),
   };
 }
 
@@ -34,18 +38,18 @@ export function table({ title, figures, ratios }: Result): string {
   return [
     `### ${title}`,
     '',
-    '| | µs a row | spread | rows/s |',
+    '| | median | spread | rows/s |',
     '| --- | ---: | --- | ---: |',
     ...figures.map(
-      ({ contestant, median, low, high }) =>
-        `| ${contestant} | ${median.toFixed(1)} | ${low.toFixed(1)} to ${high.toFixed(1)} | ${Math.round(1e6 / median)} |`,
+      ({ contestant, unit, median, low, high }) =>
+        `| ${contestant} | ${median.toFixed(1)} ${unit ?? 'µs a row'} | ${low.toFixed(1)} to ${high.toFixed(1)} | ${unit ? '' : Math.round(1e6 / median)} |`,
     ),
     '',
-    '| ratio | median | spread | at most |',
-    '| --- | ---: | --- | --- |',
+    '| cost of a row | median | spread | at most | so its rate is |',
+    '| --- | ---: | --- | --- | ---: |',
     ...ratios.map(
       ({ of, to, median, low, high, atMost, kept }) =>
-        `| ${of} : ${to} | ${median.toFixed(2)} | ${low.toFixed(2)} to ${high.toFixed(2)} | ${bound(atMost, kept)} |`,
+        `| ${to === undefined ? of : `${of} : ${to}`} | ${median.toFixed(2)} | ${low.toFixed(2)} to ${high.toFixed(2)} | ${bound(atMost, kept)} | ${to === undefined ? '' : `${(1 / median).toFixed(2)} x`} |`,
     ),
     '',
   ].join('\n');
@@ -53,5 +57,9 @@ export function table({ title, figures, ratios }: Result): string {
 
 function bound(atMost: number | undefined, kept: boolean): string {
   if (atMost === undefined) return '';
-  return kept ? String(atMost) : `${atMost}, BROKEN`;
+  return kept ? `${round(atMost)}, kept` : `${round(atMost)}, BROKEN`;
+}
+
+function round(bound: number): string {
+  return String(Number(bound.toPrecision(3)));
 }

@@ -11,3 +11,9 @@ export function spreadOf(figures: readonly number[]): Spread {
   const median = sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
   return { median, low: sorted[0]!, high: sorted.at(-1)! };
 }
+
+/** The smallest figure that at least such a share of them does not exceed. */
+export function quantile(figures: readonly number[], share: number): number {
+  const sorted = figures.toSorted((one, other) => one - other);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!;
+}

@@ -32,7 +32,7 @@ create table corrections._backfill (
   checks jsonb not null default '{}',
   -- Set once, by seal or abandon, under `for update`: from then on no row can be added.
   closed_at timestamptz,
-  -- {"<target>": {"rows": 5, "digest": "123"}}: what the store must hold before it goes on. Written once, by seal.
+  -- {"<target>": {"rows": 5, "digest": "123", "columns": ["_id", …]}}: what the store must hold before it goes on. Written once, by seal.
   sealed jsonb,
   constraint "a backfill's name is a-z, 0-9, _, - and ., up to 100" check (name ~ '^[a-z0-9][a-z0-9_.-]{0,99}$')
 );
@@ -86,11 +86,71 @@ left join lateral (
 --> statement-breakpoint
 comment on view corrections._backfill_state is 'The state of each backfill as it was asked for in this database.';
 --> statement-breakpoint
+-- Log rows that were moved to files, one row a file. Together with the log it says what was ever written: a row leaves the log in the
+-- transaction that records it here, so that a source that is put back to an older state has each of its rows in one of the two.
+create table corrections._archive (
+  number bigint primary key generated always as identity,
+  target text not null,
+  -- Exactly these rows.
+  ids int8multirange not null,
+  rows bigint not null check (rows > 0),
+  -- xor of their nonces, and sum of the md5 of their texts: what src/log/archive-file.ts finds in the file again.
+  nonces bigint not null,
+  digest numeric not null,
+  first_recorded_at timestamptz not null,
+  last_recorded_at timestamptz not null,
+  -- Where it was written, by the name of the machine and the absolute path. It is known by its bytes, wherever it is moved.
+  host text not null,
+  file text not null,
+  bytes bigint not null,
+  sha256 text not null check (sha256 ~ '^[0-9a-f]{64}$'),
+  -- The time that was given: older rows were to be moved.
+  before timestamptz not null,
+  archived_at timestamptz not null default clock_timestamp(),
+  actor text not null default current_user,
+  _xid xid8 not null default pg_current_xact_id(),
+  -- Set when its rows are in the log again.
+  restored_at timestamptz,
+  restored_by text,
+  restored_xid xid8
+);
+--> statement-breakpoint
+create unique index on corrections._archive (sha256) where restored_at is null;
+--> statement-breakpoint
+comment on table corrections._archive is 'Log rows that were moved to files by emend archive, one row a file; in the log again where restored_at is set.';
+--> statement-breakpoint
+-- Rows and xor of nonces by blocks of 65,536 numbers: log and archive together are compared with the ledger by these.
+create table corrections._archive_block (
+  archive bigint not null references corrections._archive (number),
+  block bigint not null,
+  rows bigint not null,
+  nonces bigint not null,
+  primary key (archive, block)
+);
+--> statement-breakpoint
+create index on corrections._archive_block (block);
+--> statement-breakpoint
+-- Of these numbers of a log, those whose rows are in a file. Multiranges are intersected as wholes: each list of numbers is read once.
+create function corrections._archived(of_target text, asked int8multirange) returns setof bigint
+language sql stable set search_path = ''
+begin atomic
+  select generate_series(lower(r.numbers), upper(r.numbers) - 1)
+  from corrections._archive a
+  cross join lateral unnest(a.ids * asked) as r (numbers)
+  where a.target = of_target and a.restored_at is null;
+end;
+--> statement-breakpoint
 -- Law 4: what was told is not taken back by changing the record of it.
 create function corrections._refuse_change() returns trigger
 language plpgsql
 as $$
 begin
+  -- rows that this transaction has recorded as moved to a file; `_only_archived` looks at each
+  if tg_op = 'DELETE'
+    and exists (select from corrections._archive a where a.target = tg_table_name and a._xid = pg_current_xact_id_if_assigned())
+  then
+    return null;
+  end if;
   raise exception '%.% is append-only: % is refused', tg_table_schema, tg_table_name, lower(tg_op)
     using errcode = '0A000',
       hint = case
@@ -102,6 +162,26 @@ $$;
 --> statement-breakpoint
 create trigger _append_only before update or delete or truncate on corrections._request
 for each statement execute function corrections._refuse_change();
+--> statement-breakpoint
+create trigger _append_only before delete or truncate on corrections._archive
+for each statement execute function corrections._refuse_change();
+--> statement-breakpoint
+-- A row leaves its log only in the transaction that records it as archived: whoever deletes, and by whatever statement.
+create function corrections._refuse_removal() returns trigger
+language plpgsql set search_path = ''
+as $$
+begin
+  if not (select coalesce(range_agg(int8range(g._id, g._id, '[]')), '{}') from gone g)
+      <@ (select coalesce(range_agg(a.ids), '{}')
+          from corrections._archive a
+          where a.target = tg_table_name and a._xid = pg_current_xact_id_if_assigned())
+  then
+    raise exception '%.% is append-only: delete is refused', tg_table_schema, tg_table_name
+      using errcode = '0A000', hint = 'Rows are moved to files by emend archive, and not otherwise.';
+  end if;
+  return null;
+end;
+$$;
 --> statement-breakpoint
 -- Sealing fixes count and digest, so no row may come after them. `for key share` waits for the transaction that seals
 -- (it holds the row `for update`) and reads the row as that left it; a foreign key alone lets rows slip in.
@@ -117,6 +197,13 @@ begin
   if not found then
     raise exception 'there is no backfill "%"', new._backfill
       using errcode = 'EM002', hint = 'Open it first, or correct the name in _backfill. A live correction leaves _backfill out.';
+  end if;
+  -- a row that emend archive puts back from a file, in this transaction; no writer states an _id
+  if closed_at is not null and exists (
+    select from corrections._archive a
+    where a.target = tg_table_name and a.restored_xid = pg_current_xact_id_if_assigned() and a.ids @> new._id
+  ) then
+    return null;
   end if;
   if closed_at is not null then
     raise exception 'backfill "%" was closed at %: no row can be added', new._backfill, closed_at

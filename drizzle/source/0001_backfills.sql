@@ -118,6 +118,29 @@ begin
 end;
 $$;
 --> statement-breakpoint
+create function corrections._check_statement(targets text[], reason text, logic_version text, boundary jsonb, origin jsonb, checks jsonb) returns void
+language plpgsql set search_path = ''
+as $$
+begin
+  perform corrections._require_reason('opened', reason);
+  if logic_version is null or logic_version !~ '\S' then
+    raise exception 'a backfill is not opened without the version of the logic that made its rows'
+      using errcode = 'EM002', hint = 'Give the git commit, or whatever finds the program again that computed them.';
+  end if;
+  perform corrections._check_targets(targets);
+  perform corrections._check_boundary(boundary, targets);
+  if jsonb_typeof(checks) <> 'object' or jsonb_typeof(origin) <> 'object' then
+    raise exception 'checks and origin of a backfill are objects' using errcode = 'EM002', hint = 'Give {} where there are none.';
+  end if;
+  if checks <> '{}' then
+    perform corrections._require_owner('checks');
+  end if;
+  if jsonb_path_exists(boundary, '$.*."where" ? (@ != null)') then
+    perform corrections._require_owner('a filter of keys');
+  end if;
+end;
+$$;
+--> statement-breakpoint
 create function corrections.open_backfill(
   name text,
   targets text[],
@@ -134,29 +157,14 @@ declare
   before corrections._backfill;
   other text;
 begin
-  perform corrections._require_reason('opened', open_backfill.reason);
   if coalesce(open_backfill.name, '') !~ '^[a-z0-9][a-z0-9_.-]{0,99}$' then
     raise exception '"%" cannot be the name of a backfill', open_backfill.name
       using errcode = 'EM002', hint = 'Use a-z, 0-9, _, - and ., beginning with a letter or digit, up to 100: 2026-11-29-reprice.';
   end if;
-  if open_backfill.logic_version is null or open_backfill.logic_version !~ '\S' then
-    raise exception 'a backfill is not opened without the version of the logic that made its rows'
-      using errcode = 'EM002', hint = 'Give the git commit, or whatever finds the program again that computed them.';
-  end if;
-  perform corrections._check_targets(open_backfill.targets);
   boundary := coalesce(boundary, '{}');
   origin := coalesce(origin, '{}');
   checks := coalesce(checks, '{}');
-  perform corrections._check_boundary(boundary, targets);
-  if jsonb_typeof(checks) <> 'object' or jsonb_typeof(origin) <> 'object' then
-    raise exception 'checks and origin of a backfill are objects' using errcode = 'EM002', hint = 'Give {} where there are none.';
-  end if;
-  if checks <> '{}' then
-    perform corrections._require_owner('checks');
-  end if;
-  if jsonb_path_exists(boundary, '$.*."where" ? (@ != null)') then
-    perform corrections._require_owner('a filter of keys');
-  end if;
+  perform corrections._check_statement(targets, reason, logic_version, boundary, origin, checks);
 
   insert into corrections._backfill (name, targets, reason, logic_version, boundary, origin, checks, actor)
   values (open_backfill.name, open_backfill.targets, open_backfill.reason, open_backfill.logic_version,
@@ -175,7 +183,7 @@ begin
     ('reason', before.reason is distinct from open_backfill.reason),
     ('logic version', before.logic_version is distinct from open_backfill.logic_version),
     ('boundary', before.boundary <> open_backfill.boundary),
-    ('origin', before.origin <> open_backfill.origin),
+    ('origin', before.origin - 'mended' <> open_backfill.origin),
     ('checks', before.checks <> open_backfill.checks)
   ) as d (what, differs)
   where d.differs;
@@ -291,6 +299,7 @@ declare
   of_target text;
   found_rows bigint;
   found_digest numeric;
+  found_columns text[];
   counted jsonb := '{}';
   all_rows bigint := 0;
 begin
@@ -312,9 +321,9 @@ begin
   end if;
   -- later statements than the lock: they see what the loaders have committed that it waited for
   foreach of_target in array before.targets loop
-    execute format('select d.rows, d.digest from corrections.%I($1) d', '_digest_' || of_target)
-      into found_rows, found_digest using before.name;
-    counted := counted || jsonb_build_object(of_target, jsonb_build_object('rows', found_rows, 'digest', found_digest::text));
+    execute format('select d.rows, d.digest, d.columns from corrections.%I($1) d', '_digest_' || of_target)
+      into found_rows, found_digest, found_columns using before.name;
+    counted := counted || jsonb_build_object(of_target, jsonb_build_object('rows', found_rows, 'digest', found_digest::text, 'columns', found_columns));
     all_rows := all_rows + found_rows;
     perform corrections._chunk_left_over(before.name, of_target, '{}');
   end loop;
@@ -333,7 +342,8 @@ create function corrections.promote_backfill(
   name text,
   reason text default null,
   accept jsonb default '{}',
-  at timestamptz default null
+  at timestamptz default null,
+  ignore_window boolean default false
 ) returns bigint
 language plpgsql security definer set search_path = ''
 as $$
@@ -354,7 +364,7 @@ begin
     raise exception 'backfill "%" was abandoned', before.name
       using errcode = 'EM002', hint = 'That is final: load its rows into a new backfill.';
   end if;
-  if reason is not null then
+  if reason is not null or coalesce(ignore_window, false) then
     perform corrections._require_reason('promoted', promote_backfill.reason);
   end if;
   if jsonb_typeof(coalesce(accept, '{}')) <> 'object' then
@@ -373,7 +383,7 @@ begin
   end if;
   -- asked before: asked again, since the store may have refused it, and what it checks has changed
   return corrections._ask(before.name, 'promote', promote_backfill.reason,
-    jsonb_build_object('accept', coalesce(accept, '{}'), 'at', at));
+    jsonb_build_object('accept', coalesce(accept, '{}'), 'at', at, 'ignore_window', coalesce(ignore_window, false)));
 end;
 $$;
 --> statement-breakpoint
@@ -430,7 +440,7 @@ revoke execute on function
   corrections._chunk_left_over(text, text, jsonb),
   corrections.open_backfill(text, text[], text, text, jsonb, jsonb, jsonb),
   corrections.chunk_backfill(text, text, bigint, bigint, jsonb), corrections.seal_backfill(text, text),
-  corrections.promote_backfill(text, text, jsonb, timestamptz), corrections.revert_backfill(text, text),
+  corrections.promote_backfill(text, text, jsonb, timestamptz, boolean), corrections.revert_backfill(text, text),
   corrections.abandon_backfill(text, text)
 from public;
 --> statement-breakpoint
@@ -464,6 +474,53 @@ begin
   return true;
 end;
 $$;
+--> statement-breakpoint
+-- What an open backfill states, stated anew: its file was mended after a part of its rows was loaded. What it stated before stays
+-- on record, in origin: each with who changed it, and when. Its targets stay: seal counts their logs.
+create function corrections.restate_backfill(
+  name text,
+  targets text[],
+  reason text,
+  logic_version text,
+  boundary jsonb default '{}',
+  origin jsonb default '{}',
+  checks jsonb default '{}'
+) returns boolean
+language plpgsql security definer set search_path = ''
+as $$
+#variable_conflict use_column
+declare
+  before corrections._backfill := corrections._lock_backfill(restate_backfill.name);
+begin
+  if before.closed_at is not null then
+    raise exception 'backfill "%" was closed at %: what it states is final', before.name, before.closed_at
+      using errcode = 'EM002', hint = 'Give what was changed a name of its own.';
+  end if;
+  if before.targets <> restate_backfill.targets then
+    raise exception 'backfill "%" is of other targets: %', before.name, array_to_string(before.targets, ', ')
+      using errcode = 'EM002', hint = 'Abandon it, and give the one of other targets a name of its own.';
+  end if;
+  perform corrections._check_statement(targets, reason, logic_version, boundary, origin, checks);
+  if (before.reason, before.logic_version, before.boundary, before.origin - 'mended', before.checks)
+    is not distinct from (reason, logic_version, boundary, origin, checks)
+  then
+    return false;
+  end if;
+  update corrections._backfill b
+  set reason = restate_backfill.reason, logic_version = restate_backfill.logic_version,
+    boundary = restate_backfill.boundary, checks = restate_backfill.checks,
+    origin = restate_backfill.origin || jsonb_build_object('mended', coalesce(before.origin -> 'mended', '[]') || jsonb_build_array(
+      (to_jsonb(before) - array['name', 'kind', 'targets', 'actor', 'opened_at', 'closed_at', 'sealed'])
+        || jsonb_build_object('origin', before.origin - 'mended', 'mended_at', clock_timestamp(), 'mended_by', corrections._caller())
+    ))
+  where b.name = before.name;
+  return true;
+end;
+$$;
+--> statement-breakpoint
+comment on function corrections.restate_backfill is 'States an open backfill anew, of the same targets: its file was mended. What it stated before stays in origin. False: it states the same.';
+--> statement-breakpoint
+revoke execute on function corrections.restate_backfill(text, text[], text, text, jsonb, jsonb, jsonb) from public;
 --> statement-breakpoint
 comment on function corrections.forget_backfill is 'Takes an open backfill away that has no rows and of which nothing was asked, so that its name is free. False: it has some, and stays.';
 --> statement-breakpoint

@@ -73,7 +73,8 @@ create table emend.backfill_check (
   primary key (backfill, target, name)
 );
 --> statement-breakpoint
--- The diff that the check made: of a key, over a part of valid time, the answer before and the answer after; null where there is none.
+-- The diff: of a key, over a part of valid time, the answer before and the answer after; null where there is none. The check
+-- plans it. A promote makes what was planned, unless something was told of its keys since: then it is on record where both differ.
 create table emend.backfill_change (
   backfill text not null references emend.backfill (name),
   target text not null,
@@ -82,26 +83,31 @@ create table emend.backfill_change (
   valid_from text,
   valid_to text,
   old jsonb,
-  new jsonb
+  new jsonb,
+  -- Null: planned, and made by the promote. Otherwise only the one of both.
+  side text check (side in ('planned', 'made')),
+  -- The corrections of its key that were told, or taken back, between check and promote.
+  because bigint[]
 );
 --> statement-breakpoint
 create index backfill_change_backfill on emend.backfill_change (backfill, target);
 --> statement-breakpoint
--- The keys of a backfill that is being promoted or reverted. The locks of its keys would be the locks of all keys, and stop
--- every merge; this stops those of its keys. See src/merge/fence.ts.
+-- The keys of a backfill that is being promoted or reverted, or of a rebuild. The locks of its keys would be the locks of all
+-- keys, and stop every merge; this stops those of its keys. See src/merge/fence.ts.
 create table emend.fence (
   target text not null,
   key_hash bigint not null,
-  backfill text not null references emend.backfill (name),
+  -- The backfill's name, or "rebuild of <target>".
+  holder text not null,
   primary key (target, key_hash)
 );
 --> statement-breakpoint
 -- Which fences stand: a few rows, looked at by every merge.
 create table emend.fence_of (
   target text not null,
-  backfill text not null references emend.backfill (name),
+  holder text not null,
   raised_at timestamptz not null default clock_timestamp(),
-  primary key (target, backfill)
+  primary key (target, holder)
 );
 --> statement-breakpoint
 -- What a revert takes back.

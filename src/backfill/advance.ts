@@ -1,35 +1,46 @@
 import type { Pool } from 'pg';
+import type { PromoteSpan } from '../config/promote-times.ts';
 import { verdictOf } from '../db/sqlstate.ts';
-import { isEmendError } from '../errors.ts';
+import { EmendError, isEmendError } from '../errors.ts';
 import { check } from './check.ts';
 import { promote } from './promote.ts';
+import { readPromoteTime, spansOf } from './promote-time.ts';
 import type { Promotion } from './promotion.ts';
 import { stageIfComplete } from './stage-if-complete.ts';
-import { readBackfill, refuseWish } from './state.ts';
-import type { Backfill } from './state.ts';
+import { readBackfill, refuseWish, writeWait } from './state.ts';
+import type { Backfill, Wish } from './state.ts';
 
 /**
  * Moves a backfill on as far as it goes by itself: sealed -> staged -> checked, and promoted where that was asked for. Each
  * step is kept when it is done, so that whoever comes after a crash goes on from there. The backfill's lock must be held.
  */
-export async function advance(source: Pool, promotion: Promotion): Promise<void> {
+export async function advance(
+  source: Pool,
+  promotion: Promotion,
+  spans: readonly PromoteSpan[],
+): Promise<void> {
   for (let before: string | undefined; ;) {
     const backfill = await readBackfill(promotion.store, promotion.backfill);
     if (!backfill || backfill.state === before) return;
     before = backfill.state;
     if (backfill.state === 'sealed') await stageIfComplete(source, promotion, backfill);
     else if (backfill.state === 'staged') await check(promotion, backfill);
-    else if (backfill.state === 'checked') await promoteIfAsked(promotion, backfill);
+    else if (backfill.state === 'checked') await promoteIfAsked(promotion, backfill, spans);
     else return;
   }
 }
 
-async function promoteIfAsked(promotion: Promotion, backfill: Backfill): Promise<void> {
+async function promoteIfAsked(
+  promotion: Promotion,
+  backfill: Backfill,
+  spans: readonly PromoteSpan[],
+): Promise<void> {
   const { store } = promotion;
   const { name, wish } = backfill;
-  if (!wish || !(await isDue(promotion, wish.at))) return;
+  if (!wish) return;
   try {
-    await promote(promotion, backfill, wish);
+    const begins = await mayBegin(store, backfill, wish, spans);
+    if (begins) await promote(promotion, backfill, { ...wish, reason: begins.reason });
   } catch (error) {
     const isRefused = (isEmendError(error) && error.disposition === 'refuse') || verdictOf(error) === 'halve';
     if (!isRefused) throw error;
@@ -38,10 +49,34 @@ async function promoteIfAsked(promotion: Promotion, backfill: Backfill): Promise
   }
 }
 
-async function isDue({ store }: Promotion, at: string | null): Promise<boolean> {
-  const { rows } = await store.query<{ due: string }>(
-    `select coalesce($1::timestamptz <= clock_timestamp(), true)::text as due`,
-    [at],
+/**
+ * Whether a promote begins now, and as what it is recorded; else what it waits for is written down.
+ *
+ * @throws EmendError `backfill_refused` where its time does not come
+ */
+export async function mayBegin(
+  store: Pool,
+  { name, targets }: Pick<Backfill, 'name' | 'targets'>,
+  wish: Wish,
+  spans: readonly PromoteSpan[],
+): Promise<Pick<Wish, 'reason'> | undefined> {
+  const configured = await readPromoteTime(store, spansOf(spans, targets), wish.at);
+  if (configured.isNow) return wish;
+  const asked = wish.ignoreWindow ? await readPromoteTime(store, [], wish.at) : configured;
+  const { next, isNow, closedBy } = asked;
+  if (isNow) return { reason: `${wish.reason ?? ''} (outside of ${configured.closedBy.join(', ')})` };
+  if (next === null) throw neverOpens(name, closedBy);
+  await writeWait(store, name, wish, { until: next, closedBy });
+  return undefined;
+}
+
+/** A time that never comes: told when it is asked for, and again when it has passed meanwhile. */
+export function neverOpens(name: string, closedBy: readonly string[]): EmendError {
+  return new EmendError(
+    'backfill_refused',
+    `backfill ${name} is not promoted: ${closedBy.join(', ')} of the configuration leaves no time for it within 400 days`,
+    {
+      remedy: 'Widen the windows and restart the workers, or promote with --ignore-window --reason "…".',
+    },
   );
-  return rows[0]?.due === 'true';
 }

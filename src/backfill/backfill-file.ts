@@ -210,14 +210,25 @@ function readRowSource(value: unknown, path: string, findings: Findings): RowSou
   return source as unknown as RowSource;
 }
 
-/** By their names, `check-staged.ts` and `check-changes.ts` look for them. */
-const thresholdNames = ['valid_at_load_time', 'null_share'];
+/** By their names, the checks look for them. All are shares, but for the number of gaps. */
+const thresholdNames = [
+  'valid_at_load_time',
+  'null_share',
+  'rows_against_today',
+  'keys_against_today',
+  'gaps_opened',
+];
 
 function readThresholds(value: unknown, findings: Findings): Definition['thresholds'] {
   const thresholds = part(value, 'checks.thresholds', thresholdNames, findings);
   for (const [name, bound] of Object.entries(thresholds)) {
-    if (typeof bound !== 'number' || !(bound >= 0 && bound <= 1))
-      findings.add(`checks.thresholds.${name}`, 'is not a share', 'Give a number from 0 to 1.');
+    const isCount = name === 'gaps_opened';
+    if (typeof bound !== 'number' || !(bound >= 0 && bound <= (isCount ? Infinity : 1)))
+      findings.add(
+        `checks.thresholds.${name}`,
+        isCount ? 'is not a number of gaps' : 'is not a share',
+        isCount ? 'Give a number from 0 on.' : 'Give a number from 0 to 1.',
+      );
   }
   return thresholds as Definition['thresholds'];
 }
@@ -226,6 +237,7 @@ function readThresholds(value: unknown, findings: Findings): Definition['thresho
 const checkNames = [
   'rows', 'keys', 'raw_input', 'outside_boundary', 'contradictions', 'valid_at_load_time', 'superseded_by_newer', 'changes',
   'first_answers', 'answers_lost', 'answers_lost_from_now_on', 'merge', 'overlaps', 'samples_differing',
+  'rows_against_today', 'keys_against_today', 'gaps_opened',
 ]; // prettier-ignore
 
 function readAccepted(value: unknown, own: readonly string[], findings: Findings): Definition['accept'] {

@@ -10,6 +10,7 @@
  * depends on the state that the store has reached, not on the order in which requests came.
  */
 import type { Pool } from 'pg';
+import type { PromoteSpan } from '../config/promote-times.ts';
 import { EmendError } from '../errors.ts';
 import { abandon } from './abandon.ts';
 import { advance } from './advance.ts';
@@ -27,6 +28,8 @@ export interface BackfillWork {
   readonly source: Pool;
   /** Sessions with `mergeSettings`. */
   readonly store: Pool;
+  /** When promotes may begin; left out: at any time. */
+  readonly promoteTimes?: readonly PromoteSpan[];
   /** Targets as they are now. */
   readonly resolve: (names: readonly string[]) => Promise<BackfillTarget[]>;
 }
@@ -45,7 +48,7 @@ export async function carryOut(work: BackfillWork, request: Request): Promise<vo
   }
   await withBackfillLock(store, backfill.name, async () => {
     if (!(await isDone(store, request))) await answer(work, backfill, targets, request);
-    await advance(source, { store, backfill: backfill.name, targets });
+    await advance(source, { store, backfill: backfill.name, targets }, work.promoteTimes ?? []);
   });
 }
 
@@ -110,6 +113,7 @@ async function answer(
         reason: request.reason,
         accept: (request.details['accept'] ?? {}) as Record<string, string>,
         at: (request.details['at'] ?? null) as string | null,
+        ignoreWindow: request.details['ignore_window'] === true,
       });
       return recordDone(store, request, 'asked');
     case 'revert':

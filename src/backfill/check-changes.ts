@@ -19,7 +19,7 @@ export async function checkChanges(
 ): Promise<Finding[]> {
   const ask = async (sql: string): Promise<Readonly<Record<string, string | null>>> => {
     const { rows } = await client.query<Record<string, string | null>>(
-      `select ${sql} from emend.backfill_change c where c.backfill = $1 and c.target = $2`,
+      `select ${sql} from emend.backfill_change c where c.backfill = $1 and c.target = $2 and c.side is distinct from 'planned'`,
       [backfill.name, target.name],
     );
     return rows[0]!;

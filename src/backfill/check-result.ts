@@ -5,7 +5,8 @@ import { verdictOf } from '../db/sqlstate.ts';
 import { sameKey, sameValue } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { toAxis } from '../store/period-form.ts';
-import { atMost } from './findings.ts';
+import { thresholdOf } from './check-staged.ts';
+import { atMost, note } from './findings.ts';
 import type { Finding } from './findings.ts';
 import type { Backfill } from './state.ts';
 
@@ -38,7 +39,10 @@ export async function checkResult(
   const { sql = {}, samples = [] } = backfill.checks as StatedChecks;
   const findings: Finding[] = [];
   for (const target of targets) {
-    if (target.kind === 'timeline') findings.push(await overlaps(client, backfill, target));
+    if (target.kind === 'timeline') {
+      findings.push(await overlaps(client, backfill, target));
+      findings.push(await gapsOpened(client, backfill, target));
+    }
     const wanted = samples.filter((sample) => sample.target === target.name);
     if (wanted.length > 0) findings.push(await compareSamples(client, target, wanted));
   }
@@ -62,6 +66,36 @@ async function overlaps(client: ClientBase, { name }: Backfill, target: Timeline
     [name],
   );
   return atMost(target.name, 'overlaps', Number(rows[0]!.figure), 0);
+}
+
+/** Parts that had an answer before and have none now, while the pieces before and behind them stand: periods that touched. */
+async function gapsOpened(client: ClientBase, backfill: Backfill, target: TimelineTarget): Promise<Finding> {
+  const { from, to, rangeType } = target.period;
+  const stands = (touches: string): string => {
+    const isKey = target.key.map(
+      ({ name, equals, baseType }) => `p.${ident(name)} ${equals} (l.key ->> ${literal(name)})::${baseType}`,
+    );
+    return `exists (select from ${targetTable(target)} p where ${isKey.join(' and ')} and ${touches})`;
+  };
+  const { rows } = await client.query<{ figure: string }>(
+    `with lost as (
+       select c.key, unnest(range_agg(${rangeType}(c.valid_from::${from.baseType}, c.valid_to::${from.baseType}))) as during
+       from emend.backfill_change c
+       where c.backfill = $1 and c.target = $2 and c.new is null and c.side is distinct from 'planned'
+       group by c.key
+     )
+     select count(*) as figure
+     from lost l
+     where ${stands(`p.${ident(from.name)} = upper(l.during)`)}
+       and ${stands(`${toAxis(target.period, `p.${ident(to.name)}`)} = lower(l.during)`)}`,
+    [backfill.name, target.name],
+  );
+  const figure = Number(rows[0]!.figure);
+  const bound = thresholdOf(backfill, 'gaps_opened');
+  // a retraction in the middle may be meant
+  return bound === undefined
+    ? note(target.name, 'gaps_opened', figure)
+    : atMost(target.name, 'gaps_opened', figure, bound);
 }
 
 /** The author's SQL may read and nothing else: it runs read-only, inside a savepoint. What cannot be run has not passed. */

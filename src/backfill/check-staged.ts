@@ -54,7 +54,7 @@ function keyOf(target: Target): string {
 }
 
 /** Where a row lies on the axis of valid time: its start, or the event time of facts. */
-function startOf(target: Target): Column | null {
+export function startOf(target: Target): Column | null {
   return target.kind === 'timeline' ? target.period.from : target.eventTime;
 }
 

@@ -5,12 +5,13 @@ import { ownObject } from '../store/names.ts';
 import { checkChanges } from './check-changes.ts';
 import { checkResult } from './check-result.ts';
 import { checkStaged } from './check-staged.ts';
-import { writeDiff } from './diff.ts';
+import { checkAgainstToday } from './check-today.ts';
+import { planDiff } from './diff.ts';
 import { blocking, describeBlocking, writeFindings } from './findings.ts';
 import type { Finding } from './findings.ts';
 import { checkRawInput } from './raw-input.ts';
 import { mergeStaged, stagedKeys, withinFence } from './promotion.ts';
-import type { Promotion } from './promotion.ts';
+import type { BackfillTarget, Promotion } from './promotion.ts';
 import { moveTo } from './state.ts';
 import type { Backfill } from './state.ts';
 
@@ -29,7 +30,7 @@ export async function check(promotion: Promotion, backfill: Backfill): Promise<v
   try {
     await withinFence(promotion, stagedKeys, async (client, k) => {
       checkedAt = k;
-      findings = await withTransaction(store, (reader) => checkInput(reader, promotion, backfill));
+      findings = await withTransaction(store, (reader) => checkInput(reader, promotion, backfill, planDiff));
       findings.push(...(await tryMerge(client, promotion, backfill, k)));
       throw new TrialEnds();
     });
@@ -47,16 +48,18 @@ export async function check(promotion: Promotion, backfill: Backfill): Promise<v
   });
 }
 
-/** What can be said before the merge: of the staged rows, and of the diff, which is written anew. */
+/** What can be said before the merge: of the staged rows, and of the diff, which `writeDiff` writes. */
 export async function checkInput(
   client: ClientBase,
   { targets }: Promotion,
   backfill: Backfill,
+  writeDiff: (client: ClientBase, backfill: string, part: BackfillTarget) => Promise<void>,
 ): Promise<Finding[]> {
   await client.query(`set local statement_timeout = 0`);
   const findings: Finding[] = [checkRawInput(backfill)];
   for (const part of targets) {
     findings.push(...(await checkStaged(client, backfill, part.target)));
+    findings.push(...(await checkAgainstToday(client, backfill, part.target)));
     await writeDiff(client, backfill.name, part);
     findings.push(...(await checkChanges(client, backfill, part.target)));
   }

@@ -1,6 +1,5 @@
 import type { ClientBase } from 'pg';
 import { rowDigest } from '../change/row-digest.ts';
-import { statedColumns } from '../change/target.ts';
 import type { Target } from '../change/target.ts';
 import { literal } from '../db/identifier.ts';
 import { ownObject } from '../store/names.ts';
@@ -18,10 +17,16 @@ export interface Held {
 /**
  * Counted and digested anew, whatever jobs said: redeliveries, halves and lost jobs do not matter to it. A row that was set
  * aside and dismissed by name counts with the digest of the texts that it came with.
+ *
+ * @param digested columns that are in the digest
  */
-export async function readHeld(store: ClientBase, target: Target, backfill: string): Promise<Held> {
-  const texts = ['_id', '_op', ...statedColumns(target).map(({ name }) => name)];
-  const digest = rowDigest(texts.map((name) => `(d.log_row ->> ${literal(name)})`));
+export async function readHeld(
+  store: ClientBase,
+  target: Target,
+  backfill: string,
+  digested: readonly string[],
+): Promise<Held> {
+  const digest = rowDigest(digested.map((name) => `(d.log_row ->> ${literal(name)})`));
   const { rows } = await store.query<{ rows: string; digest: string; set_aside: string }>(
     `with letters as (
        select d._id, ${digest} as digest,

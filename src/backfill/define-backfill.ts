@@ -50,7 +50,13 @@ export interface BackfillDefinition {
     readonly sql?: Readonly<Record<string, string>>;
     /** Answers that were worked out by hand, or a file of them. */
     readonly samples?: string | readonly StatedSample[];
-    readonly thresholds?: { readonly valid_at_load_time?: number; readonly null_share?: number };
+    readonly thresholds?: {
+      readonly valid_at_load_time?: number;
+      readonly null_share?: number;
+      readonly rows_against_today?: number;
+      readonly keys_against_today?: number;
+      readonly gaps_opened?: number;
+    };
   };
   /** Checks that may fail, each with the reason why. */
   readonly accept?: Readonly<Record<string, string>>;

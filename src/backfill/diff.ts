@@ -1,9 +1,10 @@
 import type { ClientBase } from 'pg';
-import { ident } from '../db/identifier.ts';
+import { ident, identList } from '../db/identifier.ts';
 import type { Column, FactsTarget, Target, TimelineTarget } from '../change/target.ts';
 import { foldSql } from '../merge/merge-sql.ts';
 import { stagedRows } from '../merge/arrived.ts';
 import { sameKey, sameValue } from '../store/equality.ts';
+import { ownObject, targetTable } from '../store/names.ts';
 import type { BackfillTarget } from './promotion.ts';
 
 /**
@@ -11,7 +12,7 @@ import type { BackfillTarget } from './promotion.ts';
  * the answer after promoting, where they differ. It reads what a merge reads and decides as a merge decides, and changes
  * nothing else. An earlier diff of the same backfill is replaced.
  */
-export async function writeDiff(
+export async function planDiff(
   client: ClientBase,
   backfill: string,
   { target, revision }: BackfillTarget,
@@ -20,20 +21,86 @@ export async function writeDiff(
     backfill,
     target.name,
   ]);
-  await client.query(diffSql(target, revision), [backfill, target.name]);
+  await client.query(
+    `with
+     ${changedSql(target, revision)}
+     insert into emend.backfill_change (backfill, target, key, valid_from, valid_to, old, new)
+     select $1, $2, c.key, c.valid_from, c.valid_to, c.old, c.new
+     from changed c`,
+    [backfill, target.name],
+  );
 }
 
-/** Parameters: the backfill, the target's name. */
-function diffSql(target: Target, revision: number): string {
+/**
+ * The same inside the promote, where something was told of its keys since: of the plan it is marked what is not made, and what
+ * is made beside it is added, with the corrections since that it comes from. What is both planned and made is not touched.
+ */
+export async function recordMade(
+  client: ClientBase,
+  backfill: string,
+  { target, revision }: BackfillTarget,
+  checkedAt: string,
+): Promise<void> {
+  // sides that can be hashed
+  const same = `p.key = m.key
+    and coalesce(p.valid_from, '') = coalesce(m.valid_from, '') and coalesce(p.valid_to, '') = coalesce(m.valid_to, '')
+    and coalesce(p.old, 'null') = coalesce(m.old, 'null') and coalesce(p.new, 'null') = coalesce(m.new, 'null')`;
+  await client.query(
+    `with
+     ${changedSql(target, revision)},
+     made as materialized (select c.* from changed c),
+     not_made as (
+       update emend.backfill_change p
+       set side = 'planned'
+       where p.backfill = $1 and p.target = $2 and not exists (select from made m where ${same})
+     )
+     insert into emend.backfill_change (backfill, target, key, valid_from, valid_to, old, new, side)
+     select $1, $2, m.key, m.valid_from, m.valid_to, m.old, m.new, 'made'
+     from made m
+     where not exists (
+       select from emend.backfill_change p where p.backfill = $1 and p.target = $2 and ${same}
+     )`,
+    [backfill, target.name],
+  );
+  await client.query(becauseSql(target), [backfill, target.name, checkedAt]);
+}
+
+/** Names the corrections that were told since $3, or taken back, of the keys where plan and promote differ. */
+function becauseSql(target: Target): string {
+  const of = (table: string): string =>
+    `select t._version from ${table} t where ${sameKey(target.key, 't', 'k')}`;
+  const tables = [
+    targetTable(target),
+    ...(['history', 'shadow', 'tombstone'] as const).map((suffix) => ownObject(target, suffix)),
+  ];
+  return `
+    with staged_key as (
+      select ${json(target.key, 'k')} as _key_json, k.*
+      from (
+        select distinct ${identList(target.key.map(({ name }) => name))} from ${ownObject(target, 'staged')} where _backfill = $1
+      ) as k
+    ),
+    since as (
+      select k._key_json as key, array_agg(t._version order by t._version) as ids
+      from staged_key k
+      cross join lateral (${tables.map(of).join(' union ')}) as t
+      where k._key_json in (select c.key from emend.backfill_change c where c.backfill = $1 and c.target = $2 and c.side is not null)
+        and (exists (select from emend.ledger_at(t._version) l where l.told_at >= $3::timestamptz)
+          or exists (select from emend.undone u where u._id = t._version and u.told_at >= $3::timestamptz))
+      group by k._key_json
+    )
+    update emend.backfill_change c
+    set because = s.ids
+    from since s
+    where c.backfill = $1 and c.target = $2 and c.side is not null and c.key = s.key`;
+}
+
+/** CTEs that end with `changed`. $1 is the backfill. */
+function changedSql(target: Target, revision: number): string {
   // K decides nothing about what changes
   const form = { arrived: stagedRows(target, '$1'), k: `'infinity'::timestamptz`, revision };
-  return `
-    with
-    ${foldSql(target, form)},
-    ${target.kind === 'timeline' ? changedParts(target) : changedKeys(target)}
-    insert into emend.backfill_change (backfill, target, key, valid_from, valid_to, old, new)
-    select $1, $2, c.key, c.valid_from, c.valid_to, c.old, c.new
-    from changed c`;
+  return `${foldSql(target, form)},
+    ${target.kind === 'timeline' ? changedParts(target) : changedKeys(target)}`;
 }
 
 /** Texts, and no JSON numbers (law 9). */

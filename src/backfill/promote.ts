@@ -7,6 +7,7 @@ import { ownObject, targetTable } from '../store/names.ts';
 import { checkInput } from './check.ts';
 import { checkResult } from './check-result.ts';
 import { readHeld } from './completeness.ts';
+import { recordMade } from './diff.ts';
 import { blocking, describeBlocking, writeFindings } from './findings.ts';
 import type { Finding } from './findings.ts';
 import { mergeStaged, stagedKeys, withinFence } from './promotion.ts';
@@ -29,7 +30,9 @@ export async function promote(promotion: Promotion, backfill: Backfill, wish: Wi
       await requireWhole(client, backfill, targets);
       const hasMoved = await movedSinceCheck(client, backfill, targets);
       const known = hasMoved
-        ? await checkInput(client, promotion, backfill)
+        ? await checkInput(client, promotion, backfill, (to, of, part) =>
+            recordMade(to, of, part, backfill.checkedAt!),
+          )
         : await standingFindings(client, name);
       await mergeStaged(client, promotion, k);
       const result = await checkResult(
@@ -71,7 +74,7 @@ async function requireWhole(
 ): Promise<void> {
   for (const { target } of targets) {
     const wanted = sealed?.[target.name];
-    const held = await readHeld(client, target, name);
+    const held = await readHeld(client, target, name, wanted?.columns ?? ['_id']);
     if (held.rows === wanted?.rows && held.digest === wanted.digest && held.setAside === 0) continue;
     throw new EmendError(
       'checks_failed',

@@ -1,12 +1,10 @@
 import type { ClientBase, Pool, PoolClient } from 'pg';
 import type { Target } from '../change/target.ts';
 import { identList } from '../db/identifier.ts';
-import { withTransaction } from '../db/transaction.ts';
 import { stagedRows } from '../merge/arrived.ts';
-import { holdFence, lowerFence, raiseFence, removeOrphanFence } from '../merge/fence.ts';
+import { withinFence as fenced } from '../merge/fence.ts';
 import { mergeSql } from '../merge/merge-sql.ts';
 import { announceK0, kExpression } from '../store/clock.ts';
-import { lockClass, objectsLock } from '../store/lock-class.ts';
 import { ownObject } from '../store/names.ts';
 
 /** A target with what its merges need to know of it. */
@@ -25,11 +23,10 @@ export interface Promotion {
 }
 
 /**
- * Runs `body` in one transaction while nobody else can change the belief of the keys that the fence is around. Merges of other
- * keys go on; readers see the state before until it commits. Settled times wait for it: K is taken here.
+ * `body` behind a fence around the keys (`merge/fence.ts`), at one K. Settled times wait for it: K is taken here.
  *
  * @param keys `select` of the keys of a target, with its key columns; $1 is the backfill's name
- * @throws EmendError `key_fenced` when another backfill is at work on one of the keys, `backfill_busy` when another worker is at
+ * @throws EmendError `key_fenced` when somebody else is at work on one of the keys, `backfill_busy` when another worker is at
  *   work on this one
  */
 export async function withinFence<T>(
@@ -37,29 +34,8 @@ export async function withinFence<T>(
   keys: (target: Target) => string,
   body: (client: PoolClient, k: string) => Promise<T>,
 ): Promise<T> {
-  try {
-    return await withTransaction(store, async (client) => {
-      await holdFence(client, backfill);
-      await raiseFence(
-        store,
-        backfill,
-        targets.map(({ target, number }) => ({ target, number, keys: keys(target) })),
-      );
-      // it may take minutes; nothing that it holds is waited for by more than its own keys
-      await client.query(`set local statement_timeout = 0`);
-      for (const { number } of targets)
-        await client.query(`select pg_advisory_xact_lock_shared($1::int, ${objectsLock})`, [
-          lockClass + number,
-        ]);
-      const result = await body(client, await takeK(client));
-      await lowerFence(client, backfill);
-      return result;
-    });
-  } catch (error) {
-    // by its lock: where another worker is at work on it, it is that one's fence
-    await removeOrphanFence(store, backfill);
-    throw error;
-  }
+  const parts = targets.map(({ target, number }) => ({ target, number, keys: keys(target) }));
+  return fenced(store, backfill, parts, async (client) => body(client, await takeK(client)));
 }
 
 /** One K for all targets: the backfill is told at once. */

@@ -2,8 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
 import type { Log } from '../change/ports.ts';
+import type { PromoteSpan } from '../config/promote-times.ts';
 import { createErrorLog } from '../queue/error-log.ts';
 import { removeOrphanFences } from '../merge/fence.ts';
+import { mayBegin } from './advance.ts';
+import type { Wish } from './state.ts';
 
 export interface RequestSweepOptions {
   readonly source: Pool;
@@ -11,6 +14,8 @@ export interface RequestSweepOptions {
   /** Puts requests on the queue, as the reader does. */
   readonly publish: (requests: LogRows) => Promise<void>;
   readonly log: Log;
+  /** When promotes may begin. */
+  readonly promoteTimes: readonly PromoteSpan[];
 }
 
 const roundMs = 5_000;
@@ -44,7 +49,7 @@ export function startRequestSweep(options: RequestSweepOptions): { stop(): Promi
   };
 }
 
-function createRound({ source, store, publish }: RequestSweepOptions): () => Promise<void> {
+function createRound({ source, store, publish, promoteTimes }: RequestSweepOptions): () => Promise<void> {
   /** Every request of a transaction below it has been carried out. */
   let doneBelow = 0n;
 
@@ -56,6 +61,7 @@ function createRound({ source, store, publish }: RequestSweepOptions): () => Pro
     const due = [
       ...open.filter(({ isYoung }) => !isYoung).map(({ id }) => id),
       ...(await standingStill(store)),
+      ...(await whoseTimeHasCome(store, promoteTimes)),
     ];
     if (due.length > 0) await publish(await readRows(source, due));
     if (open.length === 0) doneBelow = horizon;
@@ -101,10 +107,27 @@ async function standingStill(store: Pool): Promise<string[]> {
   const { rows } = await store.query<{ id: string }>(
     `select (select max(r._id) from emend.backfill_request r where r.backfill = b.name)::text as id
      from emend.backfill b
-     where (b.state in ('sealed', 'staged') and b.updated_at < clock_timestamp() - interval '10 seconds')
-       or (b.state = 'checked' and coalesce((b.wish ->> 'at')::timestamptz, '-infinity') <= clock_timestamp() and b.wish is not null)`,
+     where b.state in ('sealed', 'staged') and b.updated_at < clock_timestamp() - interval '10 seconds'`,
   );
   return rows.map(({ id }) => id).filter((id) => id !== null);
+}
+
+/** Promotes that may begin, by the configuration of this process; the others say anew what they wait for. */
+async function whoseTimeHasCome(store: Pool, spans: readonly PromoteSpan[]): Promise<string[]> {
+  const { rows } = await store.query<{ name: string; targets: string; wish: string; id: string }>(
+    `select b.name, to_jsonb(b.targets)::text as targets, b.wish::text as wish,
+       (select max(r._id) from emend.backfill_request r where r.backfill = b.name)::text as id
+     from emend.backfill b
+     where b.state = 'checked' and b.wish is not null`,
+  );
+  const come: string[] = [];
+  for (const { name, targets, wish, id } of rows) {
+    const backfill = { name, targets: JSON.parse(targets) as string[] };
+    // what is refused is refused by whoever carries it out
+    const begins = await mayBegin(store, backfill, JSON.parse(wish) as Wish, spans).catch(() => true);
+    if (begins) come.push(id);
+  }
+  return come;
 }
 
 async function readRows(source: Pool, ids: readonly string[]): Promise<LogRows> {

@@ -9,12 +9,12 @@ import type { Held } from './completeness.ts';
 import type { Promotion } from './promotion.ts';
 import { allIds, readBackfillRows, stageRows } from './stage.ts';
 import { moveTo, writeProblem } from './state.ts';
-import type { Backfill } from './state.ts';
+import type { Backfill, Sealed } from './state.ts';
 
 /**
  * Moves a sealed backfill on when the store holds exactly what was sealed. Where all of its chunks were staged and it holds
- * something else, it is staged anew, once: a column that the target has gained between a chunk and the seal is in what was
- * sealed, and in no row that was staged before.
+ * something else, it is staged anew, once, under the columns that were sealed: the target may have gained one between a chunk
+ * and the seal, or after it. What stands in the log under a column that came after the seal is staged with the rest.
  */
 export async function stageIfComplete(
   source: Pool,
@@ -36,7 +36,7 @@ export async function stageIfComplete(
   const problem = otherRows(first);
   // told before, of the same rows: it was staged anew then
   if (isAnew || backfill.problem === problem) return writeProblem(store, backfill.name, problem);
-  for (const { target } of other) await stageAnew(source, promotion, target);
+  for (const { target, wanted } of other) await stageAnew(source, promotion, target, wanted);
   return stageIfComplete(source, promotion, backfill, true);
 }
 
@@ -47,8 +47,6 @@ interface Lacking {
   readonly wanted: Sealed;
 }
 
-type Sealed = NonNullable<Backfill['sealed']>[string];
-
 /** Counted and moved in one transaction: nobody takes staged rows away in between (`stageAnew`). */
 async function moveOnIfComplete(
   { store, targets }: Promotion,
@@ -58,8 +56,8 @@ async function moveOnIfComplete(
     await holdFence(client, name);
     const lacking: Lacking[] = [];
     for (const { target } of targets) {
-      const wanted = sealed?.[target.name] ?? { rows: 0, digest: '0' };
-      const held = await readHeld(client, target, name);
+      const wanted = sealed?.[target.name] ?? { rows: 0, digest: '0', columns: ['_id'] };
+      const held = await readHeld(client, target, name, wanted.columns);
       const isWhole = held.rows === wanted.rows && held.digest === wanted.digest && held.setAside === 0;
       if (!isWhole) lacking.push({ target, held, wanted });
     }
@@ -87,13 +85,18 @@ async function areChunksDone(source: Pool, store: Pool, name: string, target: Ta
 }
 
 /** By the log, whole. Killed in between, rows are missing and all chunks are done: whoever comes next does it again. */
-async function stageAnew(source: Pool, { store, backfill }: Promotion, target: Target): Promise<void> {
+async function stageAnew(
+  source: Pool,
+  { store, backfill }: Promotion,
+  target: Target,
+  { columns }: Sealed,
+): Promise<void> {
   await withTransaction(store, async (client) => {
     await holdFence(client, backfill);
     await deleteStaged(client, backfill, target);
   });
   for await (const rows of readBackfillRows(source, { backfill, target, ...allIds }))
-    await stageRows(store, target, rows);
+    await stageRows(store, target, rows, columns);
 }
 
 /** Of a sealed backfill only: what is staged is checked as it is. */

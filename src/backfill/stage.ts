@@ -54,10 +54,17 @@ export async function* readBackfillRows(
 /**
  * Writes rows to `emend.<target>_staged`, where nobody sees them. A row that comes again stays as it is (law 6); one that the
  * store's types refuse is set aside alone (law 8), and blocks its backfill until it is dealt with by name.
+ *
+ * @param digested columns that are in the digest; default: those that the target has now
  */
-export async function stageRows(store: Pool, target: Target, rows: LogRows): Promise<void> {
+export async function stageRows(
+  store: Pool,
+  target: Target,
+  rows: LogRows,
+  digested?: readonly string[],
+): Promise<void> {
   try {
-    await withTransaction(store, (client) => insertStaged(client, target, rows));
+    await withTransaction(store, (client) => insertStaged(client, target, rows, digested));
   } catch (error) {
     if (verdictOf(error) !== 'halve') throw error;
     const halves = halve([{ rows }]);
@@ -65,10 +72,15 @@ export async function stageRows(store: Pool, target: Target, rows: LogRows): Pro
       await setAside(store, target, rows, error);
       return;
     }
-    for (const half of halves) for (const part of half) await stageRows(store, target, part.rows);
+    for (const half of halves) for (const part of half) await stageRows(store, target, part.rows, digested);
   }
 }
 
-async function insertStaged(client: PoolClient, target: Target, rows: LogRows): Promise<void> {
-  await client.query(stageSql(target), [...arrivedParameters(target, rows, new Map())]);
+async function insertStaged(
+  client: PoolClient,
+  target: Target,
+  rows: LogRows,
+  digested?: readonly string[],
+): Promise<void> {
+  await client.query(stageSql(target, digested), [...arrivedParameters(target, rows, new Map())]);
 }

@@ -21,6 +21,25 @@ export interface Wish {
   readonly accept: Readonly<Record<string, string>>;
   /** Not before this time, as text. */
   readonly at: string | null;
+  /** Also where the configuration says that none begins now. */
+  readonly ignoreWindow: boolean;
+  /** What it waits for: written down by whoever looked last. */
+  readonly waits?: Wait;
+}
+
+/** A promote whose time has not come. */
+export interface Wait {
+  readonly until: string;
+  /** Where the times are stated that it waits for; empty: for the time that it was asked for. */
+  readonly closedBy: readonly string[];
+}
+
+/** What the store has to hold of a target. */
+export interface Sealed {
+  readonly rows: number;
+  readonly digest: string;
+  /** Those that are in the digest, in order: the target's, as it was when it was sealed. */
+  readonly columns: readonly string[];
 }
 
 /** A backfill as this store knows it. */
@@ -31,7 +50,8 @@ export interface Backfill {
   readonly origin: Readonly<Record<string, unknown>>;
   readonly checks: Readonly<Record<string, unknown>>;
   readonly state: BackfillState;
-  readonly sealed: Readonly<Record<string, { readonly rows: number; readonly digest: string }>> | null;
+  /** By target. */
+  readonly sealed: Readonly<Record<string, Sealed>> | null;
   readonly wish: Wish | null;
   readonly problem: string | null;
   /** The time of belief that its checks looked at. */
@@ -110,7 +130,9 @@ export async function takeOver(source: Pool, store: Pool, name: string): Promise
        select $1, array(select jsonb_array_elements_text($2::jsonb)), $3::jsonb, $4, $5, $6::jsonb, $7::jsonb, $8::jsonb, $9::timestamptz
        on conflict (name) do update
          -- sealed once: who read it before the seal may come to write after who read it later
-         set sealed = coalesce(excluded.sealed, emend.backfill.sealed), checks = excluded.checks, boundary = excluded.boundary
+         set sealed = excluded.sealed, checks = excluded.checks, boundary = excluded.boundary, origin = excluded.origin,
+           reason = excluded.reason, logic_version = excluded.logic_version
+         where emend.backfill.sealed is null or excluded.sealed is not null
        returning (xmax = 0) as is_new
      )
      insert into emend.backfill_event (backfill, state, at, actor, reason)
@@ -194,6 +216,16 @@ export async function writeWish(store: Pool | ClientBase, name: string, wish: Wi
   await store.query(
     `update emend.backfill set wish = $2::jsonb, updated_at = clock_timestamp() where name = $1`,
     [name, JSON.stringify(wish)],
+  );
+}
+
+/** Says until when a promote waits: of this wish, if it still stands. */
+export async function writeWait(store: Pool, name: string, { request }: Wish, wait: Wait): Promise<void> {
+  await store.query(
+    `update emend.backfill
+     set wish = wish || jsonb_build_object('waits', $3::jsonb)
+     where name = $1 and wish ->> 'request' = $2 and wish -> 'waits' is distinct from $3::jsonb`,
+    [name, request, JSON.stringify(wait)],
   );
 }
 

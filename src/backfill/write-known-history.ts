@@ -35,7 +35,7 @@ export async function writeKnownHistory(client: ClientBase, work: HistoryImport)
     `update corrections._backfill
      set closed_at = clock_timestamp(),
          sealed = (
-           select jsonb_build_object($2::text, jsonb_build_object('rows', d.rows, 'digest', d.digest::text))
+           select jsonb_build_object($2::text, jsonb_build_object('rows', d.rows, 'digest', d.digest::text, 'columns', d.columns))
            from ${qualified('corrections', `_digest_${work.target.name}`)}($1) d
          )
      where name = $1`,

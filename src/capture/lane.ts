@@ -57,12 +57,15 @@ export function createLane(options: LaneOptions): Lane {
     while (!stopped()) {
       try {
         const answer = await call();
+        if (failing) log.info({}, 'the queue accepts batches again');
         failing = undefined;
         return answer;
       } catch (error) {
+        const isNews = !failing;
         failing = toQueueError(what, error);
         if (stopped()) return undefined;
-        log.warn({ code: failing.code, waitingBatches: waiting.length }, failing.message);
+        // an outage is told once, and its end
+        if (isNews) log.warn({ code: failing.code, waitingBatches: waiting.length }, failing.message);
         await backoff.wait(stopping.signal);
       }
     }

@@ -7,7 +7,7 @@ export function toSourceError(error: unknown, slot: string): EmendError {
   const code = sqlState(error);
   const said = error instanceof Error && error.message !== '' ? error.message : (code ?? 'no reason given');
   if (code === '55006') return slotInUse(slot);
-  if (code === '42704') return decodedWithoutPublication(slot, error);
+  if (code === '42704') return isAboutSlot(error) ? slotGone(slot) : decodedWithoutPublication(slot, error);
   if (code === '42501' || code?.startsWith('28') === true) {
     return new EmendError('permission_missing', `the source refuses the reader: ${said}`, {
       remedy:
@@ -30,6 +30,11 @@ export function slotInUse(slot: string, pid?: number): EmendError {
   return new EmendError('slot_in_use', `another reader has slot ${slot}${holder}`, {
     remedy: 'Nothing has to be done: this reader takes over when the other one ends.',
   });
+}
+
+/** A slot and a publication that are missing have one SQLSTATE, and messages are translated: the server's function tells. */
+function isAboutSlot(error: unknown): boolean {
+  return (error as { routine?: string }).routine?.startsWith('ReplicationSlot') === true;
 }
 
 /** Between the making of a slot and its use. */

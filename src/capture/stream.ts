@@ -43,7 +43,7 @@ interface StreamOptions {
 export interface Liveness {
   /** After this silence the server is asked for a sign of life … */
   readonly pingAfterMs: number;
-  /** … and after this one the connection is given up. */
+  /** … and after this one, or a longer one that the server may need, the connection is given up. */
   readonly deadAfterMs: number;
 }
 
@@ -138,6 +138,7 @@ export async function startStream(options: StreamOptions): Promise<ReplicationSt
   );
   await Promise.race([started, copy]);
   const statusTimer = setInterval(sendStatus, statusPauseMs(options.senderTimeoutMs));
+  const deadAfterMs = deadAfter(liveness, options.senderTimeoutMs);
   const watchTimer = setInterval(watch, Math.min(1_000, liveness.pingAfterMs));
   sendStatus();
 
@@ -147,7 +148,7 @@ export async function startStream(options: StreamOptions): Promise<ReplicationSt
       return;
     }
     const silentMs = Date.now() - lastMessageAt;
-    if (silentMs >= liveness.deadAfterMs) fail(fellSilent(silentMs));
+    if (silentMs >= deadAfterMs) fail(fellSilent(silentMs));
     else if (silentMs >= liveness.pingAfterMs) sendStatus(true);
   }
 
@@ -198,6 +199,14 @@ function startCommand(slot: string, publication: string): string {
 function statusPauseMs(timeoutMs: number): number {
   if (timeoutMs === 0) return statusPauseWithoutTimeoutMs;
   return Math.min(timeoutMs / 3, longestStatusPauseMs);
+}
+
+/**
+ * While the server decodes a long transaction of which nothing is published, it looks at what we send only after half of its own
+ * timeout. Given up before, the connection would begin with that transaction again, for ever.
+ */
+function deadAfter({ pingAfterMs, deadAfterMs }: Liveness, senderTimeoutMs: number): number {
+  return Math.max(deadAfterMs, senderTimeoutMs / 2 + 2 * pingAfterMs);
 }
 
 function fellSilent(silentMs: number): EmendError {

@@ -7,9 +7,10 @@ import {
   describeBackfill,
   describeBackfills,
   describeChecks,
-  describeDiff,
   describeRun,
+  describeWait,
 } from './describe-backfill.ts';
+import { describeDiff } from './describe-diff.ts';
 import { print, printJson, showProgress } from './print.ts';
 import { createProgressBar } from './progress-bar.ts';
 
@@ -124,9 +125,9 @@ export async function seal(name: string, options: AskOptions): Promise<void> {
 
 export async function promote(
   name: string,
-  options: AskOptions & { accept?: string[]; at?: string },
+  options: AskOptions & { accept?: string[]; at?: string; ignoreWindow?: boolean },
 ): Promise<void> {
-  const { accept = [], reason, at } = options;
+  const { accept = [], reason, at, ignoreWindow = false } = options;
   if (accept.length > 0 && reason === undefined) {
     throw new EmendError('bad_arguments', 'a check is not accepted without a reason', {
       remedy: 'Say with --reason why it may fail; it is kept for ever.',
@@ -135,6 +136,7 @@ export async function promote(
   const { promote: run } = await import('../pipeline/backfill-requests.ts');
   const promotion = {
     accept: Object.fromEntries(accept.map((check) => [check, reason!])),
+    ignoreWindow,
     ...(at === undefined ? {} : { at }),
   };
   await carryOut(name, options, (config, asking) => run(config, name, { ...asking, ...promotion }));
@@ -172,7 +174,7 @@ async function carryOut(
   if (options.json) printJson(done);
   else {
     print(`backfill ${name} is ${done.state}`);
-    if (done.waitsFor !== null) print(`it is promoted at ${done.waitsFor}, while a worker runs`);
+    if (done.waitsFor !== null) print(`it ${describeWait({ until: done.waitsFor, closedBy: done.window })}`);
     if (done.problem !== null) print(`${done.problem}\nSee emend backfill show ${name}.`);
   }
   if (done.problem !== null) process.exitCode = 1;
@@ -207,11 +209,13 @@ export async function check(name: string, options: CommonOptions): Promise<void>
 
 export async function diff(
   name: string,
-  options: CommonOptions & { limit: number; export?: string },
+  options: CommonOptions & { limit: number; export?: string; window?: string; timeZone: string },
 ): Promise<void> {
+  const { limit, export: exportTo, window, timeZone } = options;
   const config = await loadConfig(options);
   const { diffBackfill } = await import('../pipeline/backfill-diff.ts');
-  const found = await diffBackfill(config, name, { limit: options.limit, exportTo: options.export });
+  const windows = window === undefined ? undefined : { window, timeZone };
+  const found = await diffBackfill(config, name, { limit, exportTo, windows });
   if (options.json) printJson(found);
-  else print(describeDiff(found, options.export));
+  else print(describeDiff(found, exportTo));
 }

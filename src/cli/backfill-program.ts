@@ -51,14 +51,17 @@ export function addBackfillCommands(
     .option(...timeout)
     .action(backfill.seal);
   named('check', 'what the checks found; exit code 1 when one stands in the way').action(backfill.check);
-  named('diff', 'every answer that promoting changes')
+  named('diff', 'every answer that promoting changes; once promoted, against what was planned')
     .option('--limit <rows>', 'changes to list at most', positiveInteger, 20)
     .option('--export <file>', 'write all of them there, as NDJSON or CSV')
+    .option('--window <width>', 'instead, the windows of valid time that they are in: 1h, 1d, 1 month')
+    .option('--time-zone <zone>', 'in which the days of these windows are', 'UTC')
     .action(backfill.diff);
   named('promote', 'make it visible, all at once')
     .option('--accept <check>', 'a failing check that is accepted, for the reason given (repeat)', collect)
     .option('--reason <text>', 'why; kept for ever')
     .option('--at <time>', 'not before')
+    .option('--ignore-window', 'also outside of the windows of the configuration, for the reason given')
     .option(...timeout)
     .action(backfill.promote);
   named('revert', 'make a promoted one as if it had never been; later corrections stay')

@@ -1,9 +1,10 @@
 import { rawInputOf } from '../backfill/raw-input.ts';
 import type { RawInput } from '../backfill/raw-input.ts';
+import type { Wait } from '../backfill/state.ts';
 import { countOf } from '../observe/count-of.ts';
-import type { BackfillChange, BackfillDiff, DiffSummary } from '../pipeline/backfill-diff.ts';
 import type { BackfillCheck, BackfillReport, ListedBackfill } from '../pipeline/backfill-report.ts';
 import type { BackfillRun } from '../pipeline/run-backfill.ts';
+import { describeSummaries } from './describe-diff.ts';
 import { formatTable } from './format-table.ts';
 
 export function describeBackfills(backfills: readonly ListedBackfill[]): string {
@@ -17,9 +18,16 @@ export function describeBackfills(backfills: readonly ListedBackfill[]): string 
       backfill.rows === null ? '' : String(backfill.rows),
       backfill.since,
       backfill.reason,
-      backfill.problem ?? '',
+      backfill.problem ?? (backfill.waits === null ? '' : describeWait(backfill.waits)),
     ]),
   );
+}
+
+/** What a promote waits for. */
+export function describeWait({ until, closedBy }: Wait): string {
+  return closedBy.length === 0
+    ? `is promoted at ${until}, while a worker runs`
+    : `waits for its window (${closedBy.join(', ')}): next at ${until}, while a worker runs`;
 }
 
 /** What was asked for, where the store is not there yet. */
@@ -36,6 +44,7 @@ export function describeBackfill(report: BackfillReport): string {
     `backfill  ${name}`,
     `state     ${stateOf(report)}`,
     ...(problem === null ? [] : [`problem   ${problem}`]),
+    ...(report.waits === null ? [] : [`promote   ${describeWait(report.waits)}`]),
     `targets   ${targets.join(', ')}`,
     `reason    ${reason ?? ''}`,
     `opened    ${openedAt} by ${actor}`,
@@ -96,6 +105,7 @@ export function describeRun({
   state,
   problem,
   waitsFor,
+  window,
   done,
   loaded,
   checks,
@@ -110,7 +120,7 @@ export function describeRun({
       : `backfill ${backfill} is ${state} (${steps.join(', ')})`,
     ...(checks.length === 0 ? [] : ['', checkTable(checks)]),
     ...(isChecked || isPromoted ? ['', ...describeSummaries(diff)] : []),
-    ...(waitsFor === null ? [] : ['', `it is promoted at ${waitsFor}, while a worker runs`]),
+    ...(waitsFor === null ? [] : ['', `it ${describeWait({ until: waitsFor, closedBy: window })}`]),
     ...(problem === null ? [] : ['', `${problem}\nSee emend backfill show ${backfill}.`]),
     ...(isChecked && problem === null && waitsFor === null
       ? [
@@ -119,61 +129,4 @@ export function describeRun({
         ]
       : []),
   ].join('\n');
-}
-
-function describeSummaries(summary: readonly DiffSummary[]): string[] {
-  return summary.length === 0 ? ['no answer changes'] : summary.map(describeSummary);
-}
-
-export function describeDiff(
-  { backfill, summary, changes, exported }: BackfillDiff,
-  file: string | undefined,
-): string {
-  if (summary.length === 0) return `backfill ${backfill} changes no answer.`;
-  const all = summary.reduce((sum, { added, removed, changed }) => sum + added + removed + changed, 0);
-  const more = all - changes.length;
-  return [
-    ...summary.map(describeSummary),
-    ...(exported === null ? ['', changeTable(changes)] : []),
-    ...(exported === null && more > 0
-      ? [`and ${countOf(more, 'more')}: --limit <rows>, or --export <file>`]
-      : []),
-    ...(exported === null ? [] : [`${countOf(exported, 'change is', 'changes are')} in ${file ?? ''}`]),
-  ].join('\n');
-}
-
-function describeSummary({ target, keys, added, removed, changed, columns }: DiffSummary): string {
-  const counts = `${countOf(keys, 'key')}: ${added} added, ${removed} removed, ${changed} changed`;
-  const each = Object.entries(columns).map(([column, count]) => `${column} ${count}`);
-  return `${target}  ${counts}${each.length > 0 ? ` (${each.join(', ')})` : ''}`;
-}
-
-function changeTable(changes: readonly BackfillChange[]): string {
-  return formatTable(
-    ['target', 'key', 'from', 'to', 'now', 'then'],
-    changes.map((change) => [
-      change.target,
-      valuesOf(change.key),
-      change.validFrom ?? '',
-      change.validTo ?? '',
-      changedValues(change.old, change.new),
-      changedValues(change.new, change.old),
-    ]),
-  );
-}
-
-type Values = BackfillChange['old'];
-
-/** Of two answers only what differs. */
-function changedValues(values: Values, others: Values): string {
-  if (values === null) return 'nothing';
-  return valuesOf(
-    Object.fromEntries(Object.entries(values).filter(([column, value]) => others?.[column] !== value)),
-  );
-}
-
-function valuesOf(values: Readonly<Record<string, string | null>>): string {
-  return Object.entries(values)
-    .map(([column, value]) => `${column}=${value ?? 'null'}`)
-    .join(' ');
 }

@@ -2,6 +2,7 @@ import { countOf } from '../observe/count-of.ts';
 import type { SlotStatus } from '../pipeline/slot-status.ts';
 import type { QueueStatus, Status } from '../pipeline/status-report.ts';
 import type { SweepStatus } from '../pipeline/sweep-status.ts';
+import { describeWait } from './describe-backfill.ts';
 import { formatTable } from './format-table.ts';
 
 export function describeStatus({
@@ -41,10 +42,10 @@ export function describeStatus({
 
 function describeBackfills(backfills: Status['backfills']): string[] {
   if (backfills.length === 0) return [];
-  const rows = backfills.map(({ name, state, problem }) => [
+  const rows = backfills.map(({ name, state, problem, waits }) => [
     name,
     state,
-    problem === null ? '' : 'does not go on',
+    problem === null ? (waits === null ? '' : describeWait(waits)) : 'does not go on',
   ]);
   return [formatTable(['backfill', 'state', ''], rows), ''];
 }

@@ -1,9 +1,10 @@
 import type { Difference, Piece } from '../verify/compare.ts';
-import type { Gap, Verification } from '../verify/verify.ts';
+import type { Findings, Gap } from '../verify/findings.ts';
+import type { Verification } from '../verify/verify.ts';
 import { countOf } from '../observe/count-of.ts';
 import { formatTable } from './format-table.ts';
 
-const meanings: Readonly<Record<Difference['kind'] | Gap['kind'], string>> = {
+const meanings: Readonly<Record<Difference['kind'] | Gap['kind'] | 'archive_unreadable', string>> = {
   missing: 'rows that the log says, and the store has not',
   changed: 'rows that are not as the log says',
   unexpected: 'rows that the store has beyond what the log says',
@@ -16,21 +17,30 @@ const meanings: Readonly<Record<Difference['kind'] | Gap['kind'], string>> = {
   not_undone: 'corrections that were asked to be taken back, and are not: run emend undo again',
   not_held: 'rows of backfills that are neither staged, merged nor dismissed, as the state of theirs says',
   not_promoted: 'rows of backfills that are merged, though theirs is not promoted',
+  archive_unreadable:
+    'files of archived rows that cannot be read: what they hold is taken for what the store has of it',
   other_nonce: 'rows whose number belongs to another row in the log: see emend diverged list',
 };
 
 export function describeVerification(verification: Verification): string {
-  const { target, until, corrections, found, differences, gaps, setAside, repaired, repairedFrom } =
-    verification;
+  const { repaired, repairedFrom } = verification;
+  if (repaired === 0) return describeFindings(verification);
+  const mended = [
+    `${countOf(repaired, 'row was', 'rows were')} repaired:`,
+    '',
+    differenceTable(repairedFrom),
+  ];
+  return describeFindings(verification, mended);
+}
+
+/** @param mended lines about what was done, after the summary */
+export function describeFindings(findings: Findings, mended: readonly string[] = []): string {
+  const { target, until, corrections, found, differences, gaps, unread, setAside } = findings;
   const kinds = Object.entries(found);
-  const mended =
-    repaired === 0
-      ? []
-      : [`${countOf(repaired, 'row was', 'rows were')} repaired:`, '', differenceTable(repairedFrom)];
   const scope = `${countOf(corrections, 'correction')}, as believed up to ${until}`;
   const aside = setAside === 0 ? [] : [describeSetAside(target, setAside)];
   if (kinds.length === 0) return [`${target}: as the log says (${scope})`, ...aside, ...mended].join('\n');
-  const shown = differences.length + gaps.length;
+  const shown = differences.length + gaps.length + unread.length;
   const total = kinds.reduce((sum, [, count]) => sum + count, 0);
   return [
     `${target}: not as the log says (${scope})`,
@@ -48,6 +58,7 @@ export function describeVerification(verification: Verification): string {
           ),
         ]
       : []),
+    ...unread.map(({ file, problem, rows }) => `! ${file}, ${countOf(rows, 'row')}: ${problem}`),
     ...(shown < total ? ['', `${total - shown} more: give --key, or a greater --limit.`] : []),
   ].join('\n');
 }

@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { EmendError } from '../errors.ts';
+import { emendVersion } from '../observe/version.ts';
 import {
   collect,
   correctionId,
@@ -9,10 +9,12 @@ import {
   seconds,
   transactionId,
 } from './arguments.ts';
+import { addArchiveCommands } from './archive-commands.ts';
 import { addBackfillCommands } from './backfill-program.ts';
 import * as commands from './commands.ts';
 import * as dead from './dead-commands.ts';
 import * as diverged from './diverged-commands.ts';
+import { rebuild, rebuilds } from './rebuild-command.ts';
 import { reportError } from './report-error.ts';
 import { verify } from './verify-command.ts';
 
@@ -32,7 +34,7 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
 function createProgram(): Command {
   const program = new Command('emend')
     .description('Corrects history in an analytics Postgres, safely and continuously.')
-    .version(readVersion())
+    .version(emendVersion())
     // errors of the command line are reported like all others
     .exitOverride()
     .configureOutput({ outputError: () => {} });
@@ -100,9 +102,24 @@ function createProgram(): Command {
   common(program.command('verify'), 'compare targets and their history with the fold of their logs')
     .argument('[target]', 'its name in the configuration; all of them if left out')
     .option('--key <column=value>', 'one key only: once a key column', collect)
+    .option('--archive <manifest>', 'archived files are beside this manifest now (repeat)', collect)
     .option('--repair', 'make what differs what the log says, with the times of belief that it had')
     .option('--limit <rows>', 'differences to list at most', positiveInteger, 100)
     .action(verify);
+  addArchiveCommands(program, common);
+  common(program.command('rebuild'), 'fold a target whole from its log, compare, and swap in what differs')
+    .argument('<target>', 'its name in the configuration')
+    .option('--swap', 'exchange the rows that differ, all at once; without it they are only told')
+    .option('--reason <text>', 'why; kept for ever')
+    .option('--into <table>', 'write the target to this new table (schema.table) instead')
+    .option('--known-at <time>', 'with --into: as was known then; the settled present if left out')
+    .option('--from <manifest>', 'archived files are beside this manifest now (repeat)', collect)
+    .option('--limit <rows>', 'differences to list at most', positiveInteger, 100)
+    .action(rebuild);
+  common(program.command('rebuilds'), 'what was rebuilt: who, when, why, from what, and what came of it')
+    .option('--target <name>', 'only those of one target')
+    .option('--limit <rows>', 'the latest so many', positiveInteger, 20)
+    .action(rebuilds);
   addBackfillCommands(
     program.command('backfill').description('rewrite history: checked, all at once, and revertible'),
     common,
@@ -168,9 +185,4 @@ function badArguments(error: CommanderError): EmendError {
   return new EmendError('bad_arguments', message === '(outputHelp)' ? 'no command was given' : message, {
     remedy: 'See emend --help, or emend <command> --help.',
   });
-}
-
-function readVersion(): string {
-  const manifest = new URL('../../package.json', import.meta.url);
-  return (JSON.parse(readFileSync(manifest, 'utf8')) as { version: string }).version;
 }

@@ -6,6 +6,7 @@ import { print, printJson, showProgress } from './print.ts';
 interface VerifyOptions extends CommonOptions {
   readonly key?: string[];
   readonly repair?: boolean;
+  readonly archive?: string[];
   readonly limit: number;
 }
 
@@ -18,6 +19,7 @@ export async function verify(target: string | undefined, options: VerifyOptions)
     target,
     key: options.key ?? [],
     repair: options.repair === true,
+    archives: options.archive ?? [],
     limit: options.limit,
     onProgress: (name, text) => progress.show(`${name}, ${text}`),
   });

@@ -3,11 +3,12 @@ import { checkTargets } from './check-targets.ts';
 import type { ResolvedConfig } from './resolved-config.ts';
 import { Findings, kindOf } from './findings.ts';
 import { numberOptions, urlOptions } from './options.ts';
+import { checkPromoteTimes } from './promote-times.ts';
 import type { NumberOption, UrlOption } from './options.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-const sections = ['source', 'store', 'queue', 'targets', 'capture', 'merge'] as const;
+const sections = ['source', 'store', 'queue', 'targets', 'capture', 'merge', 'log', 'promote'] as const;
 
 /** Reads everything and finds every problem. The configuration is whole only where there are none. */
 export function checkConfig(input: unknown, env: Env): { config: ResolvedConfig; problems: Problem[] } {
@@ -40,6 +41,8 @@ export function checkConfig(input: unknown, env: Env): { config: ResolvedConfig;
       lingerMs: numbers.get('capture.lingerMs')!,
     },
     merge: { concurrency: numbers.get('merge.concurrency')! },
+    log: { keepDays: numbers.get('log.keepDays')! },
+    promote: checkPromoteTimes(root, findings),
   };
   return { config, problems: findings.problems };
 }
@@ -48,7 +51,9 @@ export function checkConfig(input: unknown, env: Env): { config: ResolvedConfig;
 function readSections(root: Record<string, unknown>, findings: Findings): (path: string) => unknown {
   const paths = [...[...urlOptions, ...numberOptions].map((option) => option.path as string), 'queue.prefix'];
   const values = new Map<string, unknown>();
-  for (const name of sections.filter((each) => each !== 'targets' && root[each] !== undefined)) {
+  for (const name of sections.filter(
+    (each) => !['targets', 'promote'].includes(each) && root[each] !== undefined,
+  )) {
     const known = paths
       .filter((path) => path.startsWith(`${name}.`))
       .map((path) => path.slice(name.length + 1));

@@ -10,7 +10,7 @@ import type { TargetDeclaration } from './target-declaration.ts';
 const targetName = /^[a-z][a-z0-9_]{0,46}$/;
 const ownSchemas = ['corrections', 'emend', 'emend_queue', 'pg_catalog', 'information_schema'];
 
-const commonOptions = ['kind', 'table', 'key', 'version', 'allow'];
+const commonOptions = ['kind', 'table', 'key', 'version', 'promote', 'allow'];
 const optionsByKind = {
   facts: [...commonOptions, 'eventTime'],
   timeline: [...commonOptions, 'period', 'mode', 'openEnd', 'closed', 'exclusion'],

@@ -25,6 +25,34 @@ export interface EmendConfig {
   readonly targets: Readonly<Record<string, TargetConfig>>;
   readonly capture?: CaptureConfig;
   readonly merge?: MergeConfig;
+  readonly log?: LogConfig;
+  /** When backfills may be promoted. Left out: at any time. */
+  readonly promote?: PromoteTimes;
+}
+
+/**
+ * When promoting may begin: within one of the windows, and within none of the blackouts. Those of the whole and those of each
+ * target of a backfill hold together.
+ */
+export interface PromoteTimes {
+  /** `'UTC'`, or an IANA name such as `'Europe/Vienna'`, in which days and times are meant. A target may leave it to the whole. */
+  readonly timeZone?: string;
+  readonly windows?: readonly TimeSpan[];
+  readonly blackouts?: readonly TimeSpan[];
+}
+
+/** A stretch of time that comes back: on each day, or on some. */
+export interface TimeSpan {
+  /** Days on which it begins: `'mon'` to `'sun'`. */
+  readonly days?: readonly ('mon' | 'tue' | 'wed' | 'thu' | 'fri' | 'sat' | 'sun')[];
+  /** Dates on which it begins, and no other: `'2026-12-24'`, or `'2026-12-24/2027-01-06'`, both included. */
+  readonly dates?: readonly string[];
+  /** Dates on which it does not begin: holidays. */
+  readonly except?: readonly string[];
+  /** `HH:MM`; default 00:00. */
+  readonly from?: string;
+  /** `HH:MM`, of the next day where it is not later than `from`; default 24:00. */
+  readonly to?: string;
 }
 
 export interface CaptureConfig {
@@ -34,6 +62,14 @@ export interface CaptureConfig {
   readonly atomicBytes?: number;
   /** How long small transactions may wait to be packed into one job, ms. Default 5. */
   readonly lingerMs?: number;
+}
+
+export interface LogConfig {
+  /**
+   * Days that a row is to stay in its log. Nothing is taken away for it: `emend sources` says which rows are older, and `emend archive`
+   * moves them. Default 0: for ever.
+   */
+  readonly keepDays?: number;
 }
 
 export interface MergeConfig {
@@ -50,6 +86,8 @@ export interface FactsOptions {
   readonly eventTime?: string;
   /** The user's own version column: (column, `_id`) then orders corrections. */
   readonly version?: string;
+  /** When its backfills may be promoted, beside what holds for all. */
+  readonly promote?: PromoteTimes;
   readonly allow?: readonly Allowance[];
 }
 
@@ -65,6 +103,8 @@ export interface TimelineOptions {
   readonly closed?: boolean;
   /** Adds an exclusion constraint against overlapping periods (btree_gist); about 4 times the cost of a merge. */
   readonly exclusion?: boolean;
+  /** When its backfills may be promoted, beside what holds for all. */
+  readonly promote?: PromoteTimes;
   readonly allow?: readonly Allowance[];
 }
 

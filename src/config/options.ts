@@ -16,7 +16,8 @@ export interface NumberOption {
     | 'capture.atomicRows'
     | 'capture.atomicBytes'
     | 'capture.lingerMs'
-    | 'merge.concurrency';
+    | 'merge.concurrency'
+    | 'log.keepDays';
   readonly default: number;
   readonly min: number;
   readonly max: number;
@@ -89,5 +90,12 @@ export const numberOptions: readonly NumberOption[] = [
     min: 1,
     max: 64,
     description: 'Jobs that one worker process merges at a time.',
+  },
+  {
+    path: 'log.keepDays',
+    default: 0,
+    min: 0,
+    max: 36_500,
+    description: 'Days that a row is to stay in its log; older ones are for emend archive. 0: for ever.',
   },
 ];

@@ -1,3 +1,4 @@
+import type { PromoteSpan } from './promote-times.ts';
 import type { TargetDeclaration } from './target-declaration.ts';
 
 /** A configuration that was checked, with every default and URL in its place. */
@@ -13,4 +14,8 @@ export interface ResolvedConfig {
   readonly targets: readonly TargetDeclaration[];
   readonly capture: { readonly atomicRows: number; readonly atomicBytes: number; readonly lingerMs: number };
   readonly merge: { readonly concurrency: number };
+  /** Days that a row is to stay in its log; 0: for ever. */
+  readonly log: { readonly keepDays: number };
+  /** When promotes may begin; none: at any time. */
+  readonly promote: readonly PromoteSpan[];
 }

@@ -16,6 +16,16 @@ export interface PoolOptions {
 export const rawTypes: pg.CustomTypesConfig = { getTypeParser: () => (value: unknown) => value };
 
 /**
+ * Of a machine that vanished the server hears nothing: without these, its sessions keep their locks, of keys, of the sweep, of the
+ * clock, for the two hours that Linux waits by default. Seconds; not taken by a server that is reached through a file.
+ */
+const lifeSigns = {
+  tcp_keepalives_idle: '30',
+  tcp_keepalives_interval: '10',
+  tcp_keepalives_count: '3',
+};
+
+/**
  * A pool whose sessions are pinned (`session.ts`) and whose values are raw text.
  *
  * The listener on each client is not decoration: pg takes its own off while a client is checked out, and a backend
@@ -32,7 +42,7 @@ export function createPool(options: PoolOptions): pg.Pool {
     connectionTimeoutMillis: 10_000,
     ...(options.statementTimeoutMs === undefined ? {} : { statement_timeout: options.statementTimeoutMs }),
     onConnect: async (client: pg.ClientBase) => {
-      await pinSession(client, options.settings);
+      await pinSession(client, { ...lifeSigns, ...options.settings });
     },
   });
   pool.on('error', ignore);

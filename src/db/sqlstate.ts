@@ -17,7 +17,8 @@ const verdictsByCode: Record<string, Verdict> = {
   '55006': 'retry', // object_in_use
   '57014': 'retry', // query_canceled: statement_timeout, or somebody cancelled us
   '42804': 'halve', // datatype_mismatch: a value that the column's present type does not take
-  P0001: 'halve', // raise_exception: a user's trigger refused the row
+  '54000': 'halve', // program_limit_exceeded: a value that is too long for an index, or for a tsvector
+  '54001': 'halve', // statement_too_complex: a value that is nested too deeply
 };
 
 const verdictsByClass: Record<string, Verdict> = {
@@ -29,7 +30,14 @@ const verdictsByClass: Record<string, Verdict> = {
   '22': 'halve', // data exceptions
   '23': 'halve', // integrity constraint violations
   '44': 'halve', // with check option violation
+  P0: 'halve', // PL/pgSQL: a user's trigger refused the row, or asserts what it is not
 };
+
+/**
+ * The classes that Postgres raises itself, and E: errors of Node and of emend's functions begin with it. Every other code is a
+ * user's own (`raise … using errcode`), about a row.
+ */
+const classesNotOfUsers = /^(0|2|3|4[0-4]|5[3-8]|72|F0|HV|XX|E)/;
 
 /** Errors of the socket, before Postgres could say anything. */
 const networkErrors = new Set([
@@ -50,5 +58,6 @@ export function sqlState(error: unknown): string | undefined {
 export function verdictOf(error: unknown): Verdict {
   const code = sqlState(error);
   if (code === undefined || networkErrors.has(code)) return 'retry';
-  return verdictsByCode[code] ?? verdictsByClass[code.slice(0, 2)] ?? 'stop';
+  const known = verdictsByCode[code] ?? verdictsByClass[code.slice(0, 2)];
+  return known ?? (/^[0-9A-Z]{5}$/.test(code) && !classesNotOfUsers.test(code) ? 'halve' : 'stop');
 }

@@ -39,18 +39,31 @@ export interface BackfillOpening {
 }
 
 /** @returns false when it had been opened before, the same; another one of that name is refused */
-export async function openBackfill(tx: Executor, opening: BackfillOpening): Promise<boolean> {
+export function openBackfill(tx: Executor, opening: BackfillOpening): Promise<boolean> {
+  return state(tx, 'open_backfill', opening);
+}
+
+/** States an open backfill anew, of the same targets; what it stated before stays on record. @returns false when it states the same */
+export function restateBackfill(tx: Executor, opening: BackfillOpening): Promise<boolean> {
+  return state(tx, 'restate_backfill', opening);
+}
+
+async function state(
+  tx: Executor,
+  verb: 'open_backfill' | 'restate_backfill',
+  opening: BackfillOpening,
+): Promise<boolean> {
   const { name, targets, reason, logicVersion, boundary = {}, origin = {}, checks = {} } = opening;
-  const rows = await runQuery<{ opened: string }>(tx, {
+  const rows = await runQuery<{ done: string }>(tx, {
     texts: [
-      'select corrections.open_backfill(name => ',
+      `select corrections.${verb}(name => `,
       '::text, targets => ',
       '::text[], reason => ',
       '::text, logic_version => ',
       '::text, boundary => ',
       '::jsonb, origin => ',
       '::jsonb, checks => ',
-      '::jsonb)::text as opened',
+      '::jsonb)::text as done',
     ],
     values: [
       name,
@@ -62,7 +75,7 @@ export async function openBackfill(tx: Executor, opening: BackfillOpening): Prom
       JSON.stringify(checks),
     ],
   });
-  return rows[0]?.opened === 'true';
+  return rows[0]?.done === 'true';
 }
 
 /** Which rows a chunk asks for; all that were not asked for yet where `first` and `last` are left out. */
@@ -117,13 +130,15 @@ export interface Promotion extends Asking {
   readonly accept?: Readonly<Record<string, string>>;
   /** Not before this time, as Postgres reads a timestamptz. */
   readonly at?: string;
+  /** Also where the configuration says that none begins now; needs a reason, and is kept with it. */
+  readonly ignoreWindow?: boolean;
 }
 
 /** Asks for a sealed backfill to become visible. @returns the `_id` of the request */
 export function promoteBackfill(
   tx: Executor,
   name: string,
-  { reason, accept = {}, at }: Promotion = {},
+  { reason, accept = {}, at, ignoreWindow = false }: Promotion = {},
 ): Promise<string> {
   return ask(tx, {
     texts: [
@@ -131,9 +146,10 @@ export function promoteBackfill(
       '::text, reason => ',
       '::text, accept => ',
       '::jsonb, at => ',
-      '::timestamptz)::text as _id',
+      '::timestamptz, ignore_window => ',
+      '::boolean)::text as _id',
     ],
-    values: [name, reason ?? null, JSON.stringify(accept), at ?? null],
+    values: [name, reason ?? null, JSON.stringify(accept), at ?? null, String(ignoreWindow)],
   });
 }
 

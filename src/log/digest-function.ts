@@ -8,8 +8,9 @@ import type { Statement } from '../db/statement.ts';
 import { logTable } from './log-columns.ts';
 
 /**
- * `corrections._digest_<target>(backfill)`: count and digest of the rows that a backfill has in the log, for seal. It names
- * the columns, so each target has its own, made again when the columns change.
+ * `corrections._digest_<target>(backfill)`: count and digest of the rows that a backfill has in the log, for seal, and which
+ * columns are in the digest: the store counts by these, whatever the target has gained since. It names them, so each target has
+ * its own, made again when the columns change.
  */
 export async function planDigestFunction(source: ClientBase, target: Target): Promise<Statement[]> {
   const name = `_digest_${target.name}`;
@@ -23,7 +24,7 @@ export async function planDigestFunction(source: ClientBase, target: Target): Pr
     {
       purpose: `count and digest of backfills of ${target.name}`,
       sql: [
-        `create or replace function ${signature} returns table (rows bigint, digest numeric)`,
+        `create or replace function ${signature} returns table (rows bigint, digest numeric, columns text[])`,
         `language sql stable`,
         ...settings,
         `as ${literal(body)}`,
@@ -44,7 +45,7 @@ function digestBody(target: Target): string {
   });
   const digest = rowDigest(columns.map((_column, place) => `r.t${place}`));
   return `
-  select count(*), coalesce(sum(${digest}::numeric), 0)
+  select count(*), coalesce(sum(${digest}::numeric), 0), array[${columns.map(literal).join(', ')}]
   from (
     select ${texts.join(',\n      ')}
     from ${logTable(target)} l

@@ -24,6 +24,14 @@ function triggersOf(target: Target): (Statement & { name: string })[] {
       ].join('\n'),
     },
     {
+      name: '_only_archived',
+      purpose: `rows leave the log of ${target.name} only for a file on record`,
+      sql: [
+        `create trigger _only_archived after delete on ${table}`,
+        `referencing old table as gone for each statement execute function corrections._refuse_removal()`,
+      ].join('\n'),
+    },
+    {
       // `when`, so that a live correction pays nothing; `after`, so that COPY need not insert row by row for it
       name: '_guard_backfill',
       purpose: `no row of ${target.name} enters a backfill that is unknown or closed`,

@@ -151,13 +151,22 @@ const backfillFunctions = [
   'corrections.open_backfill(text, text[], text, text, jsonb, jsonb, jsonb)',
   'corrections.chunk_backfill(text, text, bigint, bigint, jsonb)',
   'corrections.seal_backfill(text, text)',
-  'corrections.promote_backfill(text, text, jsonb, timestamptz)',
+  'corrections.promote_backfill(text, text, jsonb, timestamptz, boolean)',
   'corrections.revert_backfill(text, text)',
   'corrections.abandon_backfill(text, text)',
   'corrections.forget_backfill(text)',
+  'corrections.restate_backfill(text, text[], text, text, jsonb, jsonb, jsonb)',
 ];
 
-const controlTables = ['_install', '_backfill', '_request', '_backfill_state', '_migration'];
+const controlTables = [
+  '_install',
+  '_backfill',
+  '_request',
+  '_backfill_state',
+  '_archive',
+  '_archive_block',
+  '_migration',
+];
 
 function readerGrants(role: string, targets: readonly Target[]): Grant[] {
   const tables = [...controlTables.map((name) => `corrections.${name}`), ...targets.map(logTable)];

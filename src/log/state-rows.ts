@@ -150,7 +150,7 @@ function generated(drizzle: PgColumn | undefined): unknown {
 function encode(drizzle: PgColumn | undefined, value: unknown): unknown {
   if (!drizzle || value === null || value === undefined) return value;
   if (typeof value === 'string' && passesAsText.has(drizzle.dataType)) return value;
-  if (value instanceof Date && drizzle.dataType === 'string') return value;
+  if (value instanceof Date && ['string', 'date'].includes(drizzle.dataType)) return value;
   return drizzle.mapToDriverValue(value);
 }
 

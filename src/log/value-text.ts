@@ -72,7 +72,16 @@ function dateText(value: Date, place: Place): string {
       "Give it as text: '0044-03-15 BC', 'infinity'.",
     );
   }
-  return value.toISOString();
+  const text = value.toISOString();
+  // Postgres would drop the time, and with it the day of whoever made it at his own midnight
+  if (place.column.type === 'date' && !text.endsWith('T00:00:00.000Z')) {
+    throw invalid(
+      place,
+      'is a Date with a time of day, and the column a date',
+      "Give the day as text ('2026-01-01'), or a Date of midnight in UTC.",
+    );
+  }
+  return text;
 }
 
 function arrayText(values: readonly unknown[], place: Place): string {

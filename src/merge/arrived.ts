@@ -67,17 +67,27 @@ export function stagedRows(target: Target, parameter: string): string {
   return `select ${columns}\nfrom ${ownObject(target, 'staged')}\nwhere _backfill = ${parameter}`;
 }
 
+/** The columns of a log row that are in its digest, in order. */
+export function digestColumns(target: Target): readonly string[] {
+  return ['_id', '_op', ...statedColumns(target).map(({ name }) => name)];
+}
+
 /**
  * Stages rows of backfills as they arrive; its parameters are `arrivedParameters`. A row that is staged already stays.
  * Each keeps the digest of its texts, which the casts may write in another way.
  *
+ * @param digested columns that are in the digest; default: those that the target has now
+ *
  * Only while their backfill waits for rows: a job that comes again late would leave rows behind one that is promoted or
  * abandoned. `for share` waits for the transaction that abandons it, and keeps another one from beginning.
  */
-export function stageSql(target: Target): string {
-  const names = identList(arrivingColumns(target).map(({ name }) => name));
-  const texts = ['_id', '_op', ...statedColumns(target).map(({ name }) => name)];
-  const digest = rowDigest(texts.map((name) => `a.${ident(name)}`));
+export function stageSql(target: Target, digested = digestColumns(target)): string {
+  const arriving = arrivingColumns(target).map(({ name }) => name);
+  const names = identList(arriving);
+  // a column that the target has lost has no text any more, and the digest is another one
+  const digest = rowDigest(
+    digested.map((name) => (arriving.includes(name) ? `a.${ident(name)}` : 'null::text')),
+  );
   const backfills = `$${arrivingColumns(target).findIndex(({ name }) => name === '_backfill') + 1}::text[]`;
   return `
     with waiting as materialized (

@@ -15,7 +15,7 @@ export interface KeysToTake {
 
 /**
  * What everything that changes the belief of keys does first: takes their locks, in the order that it is given (by number),
- * announces K0, and gives way to a backfill that is being promoted or reverted over them. Returns K0.
+ * announces K0, and gives way to whoever has a fence around one of them. Returns K0.
  *
  * READ COMMITTED: each later statement sees what was committed before the locks were held.
  *

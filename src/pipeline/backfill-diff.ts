@@ -1,10 +1,15 @@
-import { open } from 'node:fs/promises';
-import type { FileHandle } from 'node:fs/promises';
-import { pipeline } from 'node:stream/promises';
 import type { Pool } from 'pg';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { EmendError } from '../errors.ts';
+import { withClient } from '../db/transaction.ts';
+import { resolveTargets } from '../store/resolve-targets.ts';
 import { openStore } from './connections.ts';
+import { comparePlan } from './diff-plan.ts';
+import type { PlanComparison } from './diff-plan.ts';
+import { readChangedWindows } from './diff-windows.ts';
+import type { ChangedWindows, WindowOptions } from './diff-windows.ts';
+import { exportRows } from './export-rows.ts';
+import type { CsvForm } from './export-rows.ts';
 import { requireInstall } from './install.ts';
 
 /** An answer that promoting changes: of a key, over a part of valid time. Null: there is none. */
@@ -34,63 +39,89 @@ export interface BackfillDiff {
   readonly summary: readonly DiffSummary[];
   /** The first of them, or none where they were exported. */
   readonly changes: readonly BackfillChange[];
+  /** The windows of valid time that they are in, where these were asked for, instead of the changes themselves. */
+  readonly windows: readonly ChangedWindows[] | null;
   /** How many were written to the file. */
   readonly exported: number | null;
+  /** What the promote did against what the check had planned; null before it is promoted. */
+  readonly plan: PlanComparison | null;
 }
 
 export interface DiffOptions {
-  /** Changes to list at most. */
+  /** Changes, windows, and differences from the plan to list at most. */
   readonly limit: number;
-  /** A file that gets all of them, as CSV or NDJSON by its ending. */
+  /** A file that gets all changes (or windows), as CSV or NDJSON by its ending. */
   readonly exportTo?: string | undefined;
+  readonly windows?: WindowOptions | undefined;
 }
 
 /**
- * What promoting a backfill would change, as its check has written it down.
+ * What promoting a backfill would change, as its check has written it down; once it is promoted, what it did.
  *
- * @throws EmendError `backfill_refused` while it is not checked
+ * @throws EmendError `backfill_refused` while it is not checked; `bad_arguments` for windows that cannot be cut
  */
 export async function diffBackfill(
   config: ResolvedConfig,
   name: string,
-  options: DiffOptions,
+  { limit, exportTo, windows }: DiffOptions,
 ): Promise<BackfillDiff> {
-  const { limit, exportTo } = options;
   const store = await openStore(config, { role: 'backfill', max: 1 });
   try {
     await requireInstall(store);
-    await requireDiff(store, name);
-    const summary = await readSummary(store, name);
-    if (exportTo === undefined) {
-      const changes: BackfillChange[] = [];
-      for await (const page of readChanges(store, name, limit)) changes.push(...page);
-      return { backfill: name, summary, changes, exported: null };
+    const { state, targets: names } = await requireDiff(store, name);
+    const declared = config.targets.filter((target) => names.includes(target.name));
+    const targets = await withClient(store, (client) => resolveTargets(client, declared));
+    const isMade = state === 'promoted' || state === 'reverted';
+    const found = {
+      backfill: name,
+      summary: await readSummary(store, name),
+      plan: isMade ? await comparePlan(store, name, targets, limit) : null,
+      changes: [],
+      windows: null,
+      exported: null,
+    };
+    if (windows) {
+      const read = readChangedWindows(store, name, targets, windows);
+      if (exportTo !== undefined)
+        return { ...found, windows: [], exported: await exportRows(exportTo, read, csvOfWindows) };
+      return { ...found, windows: (await all(read)).slice(0, limit) };
     }
-    return { backfill: name, summary, changes: [], exported: await exportChanges(store, name, exportTo) };
+    if (exportTo !== undefined)
+      return { ...found, exported: await exportRows(exportTo, readChanges(store, name, null), csv) };
+    return { ...found, changes: await all(readChanges(store, name, limit)) };
   } finally {
     await store.end();
   }
 }
 
-async function requireDiff(store: Pool, name: string): Promise<void> {
-  const { rows } = await store.query<{ state: string }>(
-    `select b.state from emend.backfill b where b.name = $1`,
+async function all<T>(pages: AsyncIterable<readonly T[]>): Promise<T[]> {
+  const rows: T[] = [];
+  for await (const page of pages) rows.push(...page);
+  return rows;
+}
+
+interface Diffed {
+  readonly state: string;
+  readonly targets: readonly string[];
+}
+
+async function requireDiff(store: Pool, name: string): Promise<Diffed> {
+  const { rows } = await store.query<{ diffed: string }>(
+    `select jsonb_build_object('state', b.state, 'targets', b.targets)::text as diffed from emend.backfill b where b.name = $1`,
     [name],
   );
-  const state = rows[0]?.state;
-  if (state !== undefined && !['open', 'sealed', 'staged', 'abandoned'].includes(state)) return;
+  const diffed = rows[0] && (JSON.parse(rows[0].diffed) as Diffed);
+  if (diffed && !['open', 'sealed', 'staged', 'abandoned'].includes(diffed.state)) return diffed;
   throw new EmendError(
     'backfill_refused',
-    state === undefined
-      ? `the store has no backfill ${name}`
-      : `backfill ${name} is ${state}: it has no diff`,
+    diffed ? `backfill ${name} is ${diffed.state}: it has no diff` : `the store has no backfill ${name}`,
     { remedy: 'The diff is made by the check, when all that was sealed is staged: see emend backfill show.' },
   );
 }
 
 async function readSummary(store: Pool, name: string): Promise<DiffSummary[]> {
   const { rows } = await store.query<{ summary: string }>(
-    `with change as (select c.target, c.key, c.old, c.new from emend.backfill_change c where c.backfill = $1),
+    `with change as (select c.target, c.key, c.old, c.new from emend.backfill_change c where c.backfill = $1 and c.side is distinct from 'planned'),
      by_column as (
        select c.target, v.name, count(*) as changes
        from change c
@@ -130,7 +161,7 @@ async function* readChanges(
          'target', c.target, 'key', c.key, 'validFrom', c.valid_from, 'validTo', c.valid_to, 'old', c.old, 'new', c.new
        )::text as change
        from emend.backfill_change c
-       where c.backfill = $1
+       where c.backfill = $1 and c.side is distinct from 'planned'
        order by c.target, c.key, c.valid_from
        limit $2`,
       [name, limit],
@@ -145,36 +176,12 @@ async function* readChanges(
   }
 }
 
-async function exportChanges(store: Pool, name: string, path: string): Promise<number> {
-  const isCsv = path.endsWith('.csv');
-  if (!isCsv && !/\.(ndjson|jsonl)$/.test(path)) {
-    throw new EmendError('bad_arguments', `${path} is neither NDJSON nor CSV by its name`, {
-      remedy: 'Name it *.ndjson or *.csv.',
-    });
-  }
-  const file = await openExport(path);
-  let exported = 0;
-  await pipeline(async function* () {
-    if (isCsv) yield 'target,key,valid_from,valid_to,old,new\n';
-    for await (const page of readChanges(store, name, null)) {
-      exported += page.length;
-      yield page.map((change) => (isCsv ? csvLine(change) : `${JSON.stringify(change)}\n`)).join('');
-    }
-  }, file.createWriteStream());
-  return exported;
-}
+const csv: CsvForm<BackfillChange> = {
+  heading: ['target', 'key', 'valid_from', 'valid_to', 'old', 'new'],
+  fields: (change) => [change.target, change.key, change.validFrom, change.validTo, change.old, change.new],
+};
 
-function openExport(path: string): Promise<FileHandle> {
-  return open(path, 'w').catch((error: NodeJS.ErrnoException) => {
-    throw new EmendError('bad_arguments', `${path} cannot be written: ${error.code ?? error.message}`, {
-      remedy: 'Correct the path: its folder has to be there, and to be writable.',
-      cause: error,
-    });
-  });
-}
-
-function csvLine({ target, key, validFrom, validTo, old, new: next }: BackfillChange): string {
-  const json = (value: unknown): string => (value === null ? '' : JSON.stringify(value));
-  const fields = [target, json(key), validFrom ?? '', validTo ?? '', json(old), json(next)];
-  return `${fields.map((field) => (/[",\n\r]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field)).join(',')}\n`;
-}
+const csvOfWindows: CsvForm<ChangedWindows> = {
+  heading: ['target', 'from', 'to', 'windows', 'keys', 'parts'],
+  fields: ({ target, from, to, windows, keys, parts }) => [target, from, to, windows, keys, parts],
+};

@@ -1,6 +1,6 @@
 /** What source and store know of backfills: the state as it was asked for, and as far as the store has come. */
 import type { Pool } from 'pg';
-import type { BackfillState } from '../backfill/state.ts';
+import type { BackfillState, Wait } from '../backfill/state.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { EmendError } from '../errors.ts';
 import { withServers } from './connections.ts';
@@ -19,6 +19,8 @@ export interface ListedBackfill {
   readonly rows: number | null;
   /** Why it does not go on. */
   readonly problem: string | null;
+  /** What a promote that was asked for waits for. */
+  readonly waits: Wait | null;
 }
 
 export interface BackfillEvent {
@@ -126,14 +128,19 @@ interface Reached {
   readonly state: BackfillState;
   readonly since: string;
   readonly problem: string | null;
+  readonly waits: Wait | null;
 }
 
 async function readReached(store: Pool, names: readonly string[]): Promise<Map<string, Reached>> {
-  const { rows } = await store.query<Reached & { name: string }>(
-    `select name, state, updated_at::text as since, problem from emend.backfill where name = any ($1::text[])`,
+  const { rows } = await store.query<{ name: string; reached: string }>(
+    `select name, jsonb_build_object(
+       'state', state, 'since', updated_at::text, 'problem', problem, 'waits', wish -> 'waits'
+     )::text as reached
+     from emend.backfill
+     where name = any ($1::text[])`,
     [names],
   );
-  return new Map(rows.map(({ name, ...reached }) => [name, reached]));
+  return new Map(rows.map(({ name, reached }) => [name, JSON.parse(reached) as Reached]));
 }
 
 function listed(
@@ -149,6 +156,7 @@ function listed(
     reason,
     rows: sealed === null ? null : Object.values(sealed).reduce((sum, { rows }) => sum + rows, 0),
     problem: reached?.problem ?? null,
+    waits: reached?.waits ?? null,
   };
 }
 

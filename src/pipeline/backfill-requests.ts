@@ -6,7 +6,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import { slotName } from '../capture/names.ts';
-import type { BackfillState } from '../backfill/state.ts';
+import { neverOpens } from '../backfill/advance.ts';
+import { readPromoteTime, spansOf } from '../backfill/promote-time.ts';
+import type { BackfillState, Wait } from '../backfill/state.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { sqlState } from '../db/sqlstate.ts';
 import { withTransaction } from '../db/transaction.ts';
@@ -31,8 +33,10 @@ export interface CarriedOut {
   readonly state: BackfillState;
   /** Why it does not go on: what was asked for is not done. */
   readonly problem: string | null;
-  /** A promote that waits for its time. */
+  /** The time that a promote waits for. */
   readonly waitsFor: string | null;
+  /** Where the configuration states the window that it waits for: `promote`, `targets.fares.promote`. Empty: it waits as asked. */
+  readonly window: readonly string[];
 }
 
 /** Waits until it is staged and checked. */
@@ -48,20 +52,26 @@ export function seal(
   ]);
 }
 
-/** @throws EmendError `bad_arguments` for a time that cannot be read, and for an accepted check that was not made */
+/**
+ * @throws EmendError `bad_arguments` for a time that cannot be read, and for an accepted check that was not made;
+ *   `backfill_refused` where no window opens
+ */
 export function promote(
   config: ResolvedConfig,
   name: string,
   options: Promotion & WaitOptions,
 ): Promise<CarriedOut> {
-  return carryOut(config, name, options, (tx, store) => askToPromote(tx, store, name, options), ['promoted']);
+  return carryOut(config, name, options, (tx, store) => askToPromote(tx, store, config, name, options), [
+    'promoted',
+  ]);
 }
 
 async function askToPromote(
   tx: Executor,
   store: Pool,
+  config: ResolvedConfig,
   name: string,
-  { accept = {}, reason, at }: Promotion,
+  { accept = {}, reason, at, ignoreWindow = false }: Promotion,
 ): Promise<string> {
   // before it is checked nobody knows its checks
   const known = [...new Set((await readChecks(store, name)).map((check) => check.name))];
@@ -71,8 +81,14 @@ async function askToPromote(
       remedy: `Its checks are: ${known.join(', ')}.`,
     });
   }
-  return promoteBackfill(tx, name, {
+  if (ignoreWindow && reason === undefined) {
+    throw new EmendError('bad_arguments', 'a window is not ignored without a reason (--ignore-window)', {
+      remedy: 'Say with --reason why it cannot wait; it is kept for ever.',
+    });
+  }
+  const asked = await promoteBackfill(tx, name, {
     accept,
+    ignoreWindow,
     ...(reason === undefined ? {} : { reason }),
     ...(at === undefined ? {} : { at }),
   }).catch((error: unknown) => {
@@ -87,6 +103,25 @@ async function askToPromote(
       },
     );
   });
+  if (!ignoreWindow) await requireOpening(store, config, name, at);
+  return asked;
+}
+
+/** In the transaction that asks for it: refused, it was never asked for. */
+async function requireOpening(
+  store: Pool,
+  config: ResolvedConfig,
+  name: string,
+  at: string | undefined,
+): Promise<void> {
+  const { rows } = await store.query<{ targets: string }>(
+    `select to_jsonb(targets)::text as targets from emend.backfill where name = $1`,
+    [name],
+  );
+  // where the store knows nothing of it yet, the worker tells
+  const targets = JSON.parse(rows[0]?.targets ?? '[]') as string[];
+  const { next, closedBy } = await readPromoteTime(store, spansOf(config.promote, targets), at ?? null);
+  if (next === null) throw neverOpens(name, closedBy);
 }
 
 export function revert(
@@ -142,9 +177,10 @@ interface Look {
   readonly sealedRows: number;
   /** What the request led to; null: it has not been carried out. */
   readonly outcome: string | null;
-  /** The promote of this request is still to be done; not before this time where one is given. */
+  /** The promote of this request is still to be done. */
   readonly isWished: boolean;
-  readonly at: string | null;
+  /** What it waits for, by whoever looked last. */
+  readonly waits: Wait | null;
 }
 
 async function look(store: Pool, name: string, request: string): Promise<Look> {
@@ -153,7 +189,7 @@ async function look(store: Pool, name: string, request: string): Promise<Look> {
        'state', coalesce(b.state, 'open'), 'problem', b.problem, 'outcome', r.outcome,
        'sealedRows', (select coalesce(sum((s.value ->> 'rows')::bigint), 0) from jsonb_each(b.sealed) as s),
        'isWished', coalesce(b.wish ->> 'request' = $2::text, false),
-       'at', case when (b.wish ->> 'at')::timestamptz > clock_timestamp() then b.wish ->> 'at' end
+       'waits', case when (b.wish -> 'waits' ->> 'until')::timestamptz > clock_timestamp() then b.wish -> 'waits' end
      )::text as look
      from (select $1::text as name) as wanted
      left join emend.backfill b on b.name = wanted.name
@@ -165,18 +201,23 @@ async function look(store: Pool, name: string, request: string): Promise<Look> {
 
 /** Whether there is nothing left to wait for: it is done, or it was refused, or it does not go on by itself. */
 function endOf(
-  { state, problem, outcome, isWished, at }: Look,
+  { state, problem, outcome, isWished, waits }: Look,
   wanted: readonly BackfillState[],
-): Pick<CarriedOut, 'problem' | 'waitsFor'> | undefined {
-  if (wanted.includes(state)) return { problem: state === 'checked' ? problem : null, waitsFor: null };
+): Omit<CarriedOut, 'backfill' | 'state'> | undefined {
+  if (wanted.includes(state)) return stopped(state === 'checked' ? problem : null);
   if (outcome === null) return undefined;
   const isOnItsWay = isWished || wanted.includes('checked');
   if (isOnItsWay && (state === 'sealed' || state === 'staged'))
-    return problem === null ? undefined : { problem, waitsFor: null };
-  if (isWished) return at === null ? undefined : { problem: null, waitsFor: at };
-  if (outcome !== 'asked') return { problem: outcome, waitsFor: null };
+    return problem === null ? undefined : stopped(problem);
+  if (isWished)
+    return waits === null ? undefined : { problem: null, waitsFor: waits.until, window: waits.closedBy };
+  if (outcome !== 'asked') return stopped(outcome);
   // the wish is taken back just before it is said why
-  return problem === null ? undefined : { problem, waitsFor: null };
+  return problem === null ? undefined : stopped(problem);
+}
+
+function stopped(problem: string | null): Omit<CarriedOut, 'backfill' | 'state'> {
+  return { problem, waitsFor: null, window: [] };
 }
 
 interface Running {

@@ -1,4 +1,5 @@
 import type { Pool } from 'pg';
+import type { Wait } from '../backfill/state.ts';
 import type { Problem } from '../errors.ts';
 
 /** A backfill that is under way in the store. */
@@ -7,6 +8,8 @@ export interface BackfillStatus {
   readonly state: string;
   /** Why it does not go on. */
   readonly problem: string | null;
+  /** What a promote that was asked for waits for. */
+  readonly waits: Wait | null;
   /** Since when it is in this state, ms ago. */
   readonly sinceMs: number;
 }
@@ -17,17 +20,19 @@ export async function readBackfillStatus(store: Pool): Promise<BackfillStatus[]>
     name: string;
     state: string;
     problem: string | null;
+    waits: string | null;
     since_ms: string;
   }>(
-    `select name, state, problem, round(extract(epoch from clock_timestamp() - updated_at) * 1000)::text as since_ms
+    `select name, state, problem, (wish -> 'waits')::text as waits, round(extract(epoch from clock_timestamp() - updated_at) * 1000)::text as since_ms
      from emend.backfill
      where state not in ('promoted', 'reverted', 'abandoned')
      order by opened_at`,
   );
-  return rows.map(({ name, state, problem, since_ms }) => ({
+  return rows.map(({ name, state, problem, waits, since_ms }) => ({
     name,
     state,
     problem,
+    waits: waits === null ? null : (JSON.parse(waits) as Wait),
     sinceMs: Number(since_ms),
   }));
 }

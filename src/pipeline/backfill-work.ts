@@ -58,8 +58,9 @@ export function toJobs(rows: LogRows): Batch[] {
 export function handleRequests(config: ResolvedConfig, servers: { source: Pool; store: Pool }): Handle {
   const resolve = (names: readonly string[]): Promise<BackfillTarget[]> =>
     resolveNamed(config, servers.store, names);
+  const work = { ...servers, resolve, promoteTimes: config.promote };
   return async ({ parts }) => {
-    for (const request of parts.flatMap(requestsIn)) await carryOut({ ...servers, resolve }, request);
+    for (const request of parts.flatMap(requestsIn)) await carryOut(work, request);
   };
 }
 

@@ -8,6 +8,7 @@ import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { EmendError, dispositionOf, isEmendError } from '../errors.ts';
 import type { ErrorCode, Problem } from '../errors.ts';
 import { inspectQueue } from '../queue/checks.ts';
+import { codeOfState } from '../queue/inspection.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import type { Target } from '../change/target.ts';
 import { checkReplication } from './check-replication.ts';
@@ -32,6 +33,7 @@ export async function checkServers(config: ResolvedConfig, { source, store }: Cl
     ['permission_missing', await checkSchemaRight(source, 'source', 'corrections')],
     ['permission_missing', await checkSchemaRight(store, 'store', 'emend')],
     ['permission_missing', await checkTableRights(store, config)],
+    ['permission_missing', await checkIndexRights(store, config)],
     await checkQueue(config, install),
   ];
   const problems = found.flatMap(([, each]) => each);
@@ -58,8 +60,8 @@ async function resolveOrProblems(
 }
 
 async function checkQueue(config: ResolvedConfig, install: string): Promise<[ErrorCode, readonly Problem[]]> {
-  const { problems, reachable } = await inspectQueue(queueHome(config), queuePrefix(config, install));
-  return [reachable ? 'queue_unsuitable' : 'queue_unavailable', problems];
+  const { problems, state } = await inspectQueue(queueHome(config), queuePrefix(config, install));
+  return state === 'fit' ? ['queue_unsuitable', []] : [codeOfState[state], problems];
 }
 
 /** `publish_via_partition_root` with row filters, and all that the store's functions use, came with 15. */
@@ -139,5 +141,24 @@ async function checkTableRights(store: ClientBase, { targets }: ResolvedConfig):
     path: `targets.${target}`,
     problem: `${table} belongs to ${owner}, and user ${user} of store.url may not add columns to it`,
     remedy: `Run migrate as ${owner}, or: grant ${owner} to "${user}";`,
+  }));
+}
+
+/** A target that is new gets an index, which takes the right to create in its schema, also for the owner of the table. */
+async function checkIndexRights(store: ClientBase, { targets }: ResolvedConfig): Promise<Problem[]> {
+  const { rows } = await store.query<{ target: string; schema: string; user: string }>(
+    `select wanted.target, n.nspname as schema, current_user::text as user
+     from unnest($1::text[], $2::text[], $3::text[]) as wanted (target, schema, name)
+     join pg_namespace n on n.nspname = wanted.schema
+     join pg_class c on c.relnamespace = n.oid and c.relname = wanted.name
+     where not has_schema_privilege(n.oid, 'create')
+       and not exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = '_version' and not a.attisdropped)
+     order by wanted.target`,
+    [targets.map(({ name }) => name), targets.map(({ schema }) => schema), targets.map(({ table }) => table)],
+  );
+  return rows.map(({ target, schema, user }) => ({
+    path: `targets.${target}`,
+    problem: `user ${user} of store.url may not create an index in schema ${schema}`,
+    remedy: `Run migrate as the owner of the schema, or: grant create on schema "${schema}" to "${user}";`,
   }));
 }

@@ -6,6 +6,8 @@ import type { Executor } from '../log/executor.ts';
 import type { Loaded } from '../backfill/load.ts';
 import { createLogger } from '../observe/logger.ts';
 import type { ExplainedCorrection } from '../merge/explain-key.ts';
+import type { Rebuild } from '../verify/rebuild.ts';
+import type { AsKnown } from '../verify/write-as-known.ts';
 import { askAt } from './at.ts';
 import type { AtAnswer, AtQuestion } from './at.ts';
 import { revert } from './backfill-requests.ts';
@@ -22,6 +24,8 @@ import { migrate } from './migrate.ts';
 import type { Migration } from './migrate.ts';
 import { startPipeline } from './pipeline.ts';
 import type { Pipeline, Role } from './pipeline.ts';
+import { rebuild, rebuildInto } from './rebuild.ts';
+import type { RebuildIntoRequest, RebuildRequest } from './rebuild.ts';
 import { runBackfill } from './run-backfill.ts';
 import type { BackfillRun, RunOptions } from './run-backfill.ts';
 import { readStatus } from './status.ts';
@@ -53,6 +57,10 @@ export interface Emend {
   runBackfill(file: string, options?: RunOptions): Promise<BackfillRun>;
   /** Takes a promoted backfill back, and waits until the store has done it. */
   revertBackfill(name: string, options: Required<Asking> & WaitOptions): Promise<CarriedOut>;
+  /** Folds a target whole from its log, compares, and with `swap` exchanges what differs, all at once. */
+  rebuild(target: string, options?: Omit<RebuildRequest, 'onProgress'>): Promise<Rebuild>;
+  /** Writes a target as it was known at a time into a new table. */
+  rebuildInto(target: string, options: Omit<RebuildIntoRequest, 'onProgress'>): Promise<AsKnown>;
   /** "Only the price, keep the rest": whole-row corrections made from what is believed now, in the application's transaction. */
   correctColumns(tx: Executor, target: TargetConfig, correction: ColumnCorrection): Promise<string[]>;
 }
@@ -74,6 +82,8 @@ export function createEmend(input: EmendConfig, env: NodeJS.ProcessEnv = process
     loadBackfill: (input, options) => loadBackfill(config, input, options),
     revertBackfill: (name, options) => revert(config, name, options),
     runBackfill: (file, options) => runBackfill(config, file, options),
+    rebuild: (target, options) => rebuild(config, target, options),
+    rebuildInto: (target, options) => rebuildInto(config, target, options),
     correctColumns: (tx, target, correction) => correctColumns(config, tx, target, correction),
   };
 }

@@ -1,5 +1,6 @@
 import type { Problem } from '../errors.ts';
 import { countOf } from '../observe/count-of.ts';
+import { judgeArchives } from './archive-status.ts';
 import { judgeBackfills } from './backfill-status.ts';
 import { judgeDiverged } from './diverged-status.ts';
 import { judgePublication, judgeSlot } from './slot-status.ts';
@@ -16,6 +17,7 @@ export function judgeStatus(status: Omit<Status, 'problems'>): Problem[] {
     ...judgePublication(status.publication),
     ...judgeTargets(status),
     ...judgeDiverged(status.diverged),
+    ...judgeArchives(status.lackingArchives),
     ...judgeBackfills(status.backfills),
     ...judgeSettled(status),
     ...judgeQueue(status),

@@ -66,7 +66,7 @@ function inLog({ name, key }: TargetDeclaration): string {
 }
 
 /** Everywhere that something of a correction may stand. */
-function inStore({ name, schema, table, key }: TargetDeclaration): string {
+export function inStore({ name, schema, table, key }: TargetDeclaration): string {
   return [
     qualified(schema, table),
     ...['history', 'shadow', 'tombstone'].map((suffix) => qualified('emend', `${name}_${suffix}`)),

@@ -4,7 +4,7 @@ import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { sqlState } from '../db/sqlstate.ts';
 import { withClient } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { openBackfill } from '../log/backfill.ts';
+import { openBackfill, restateBackfill } from '../log/backfill.ts';
 import type { BackfillOpening, Boundary } from '../log/backfill.ts';
 import { asRefusal } from '../log/backfill-refusal.ts';
 import { logTable } from '../log/log-columns.ts';
@@ -25,7 +25,23 @@ export interface Opened {
  *
  * @throws EmendError `bad_arguments` for a boundary or a check that cannot be read, `backfill_refused` for what the source refuses
  */
-export async function openStatedBackfill(config: ResolvedConfig, opening: BackfillOpening): Promise<Opened> {
+export function openStatedBackfill(config: ResolvedConfig, opening: BackfillOpening): Promise<Opened> {
+  return withStatement(config, opening, async (client) => ({
+    backfill: opening.name,
+    opened: await openBackfill(client, opening),
+  }));
+}
+
+/** States an open one anew, as its file was mended. Throws as opening does. */
+export async function restateStatedBackfill(config: ResolvedConfig, opening: BackfillOpening): Promise<void> {
+  await withStatement(config, opening, (client) => restateBackfill(client, opening));
+}
+
+async function withStatement<T>(
+  config: ResolvedConfig,
+  opening: BackfillOpening,
+  state: (client: ClientBase) => Promise<T>,
+): Promise<T> {
   const declarations = opening.targets.map((name) => findTarget(config.targets, name));
   return withServers(config, { role: 'backfill', max: 2 }, async ({ source, store }) => {
     await requireInstall(store);
@@ -34,10 +50,9 @@ export async function openStatedBackfill(config: ResolvedConfig, opening: Backfi
       for (const target of targets)
         await checkBoundary(client, target, opening.boundary?.[target.name] ?? {});
       await checkStatedChecks(store, targets, opening.checks ?? {});
-      const opened = await openBackfill(client, opening).catch((error: unknown) => {
+      return state(client).catch((error: unknown) => {
         throw asRefusal(error);
       });
-      return { backfill: opening.name, opened };
     });
   });
 }

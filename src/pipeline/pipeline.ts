@@ -99,7 +99,14 @@ async function startStages(
 
   const prefix = queuePrefix(config, install);
   const { maxBytes } = config.queue;
-  const queue = await openQueue(queueHome(config), { prefix, role, log, maxBytes, tuning: queueTuning });
+  const queue = await openQueue(queueHome(config), {
+    prefix,
+    role,
+    log,
+    maxBytes,
+    mayStall: true,
+    tuning: queueTuning,
+  });
   shutdown.push({ name: 'queue', limitMs: 5_000, end: () => queue.close({ deadlineMs: 4_500 }) });
 
   if (backfillServers) {
@@ -112,7 +119,12 @@ async function startStages(
     const requests = withRows(handleRequests(config, backfillServers));
     queue.startWorker(requests, { lane: 'backfill', concurrency: 1 });
     const publish = (rows: LogRows): Promise<void> => queue.publishRequests(toJobs(rows));
-    const requestSweep = startRequestSweep({ ...backfillServers, publish, log });
+    const requestSweep = startRequestSweep({
+      ...backfillServers,
+      publish,
+      log,
+      promoteTimes: config.promote,
+    });
     shutdown.push({ name: 'sweep of requests', limitMs: 400, end: () => requestSweep.stop() });
     const sweep = startSweep({
       source,

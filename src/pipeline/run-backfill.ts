@@ -1,15 +1,16 @@
 /**
  * Runs a backfill file: opens, loads, seals, waits for the checks, and promotes where that is asked for.
  *
- * Promise: killed anywhere and run again, it goes on where it was; a file that has been run changes nothing; one that was
- * changed since, under the same name, is refused before anything is done.
+ * Promise: killed anywhere and run again, it goes on where it was; a file that has been run changes nothing. One that was
+ * changed under its name goes on only while the backfill is open, and only where all that was loaded is also in the changed
+ * file, row for row; else it is refused.
  * If it breaks: the rows of two versions of a file stand under one name, and nobody can tell which.
  */
 import { resolve } from 'node:path';
 import { readBackfillFile } from '../backfill/backfill-file.ts';
 import type { BackfillFile } from '../backfill/backfill-file.ts';
 import type { RowSource } from '../backfill/define-backfill.ts';
-import { lookAtRawInput } from '../backfill/raw-input.ts';
+import { lookAtRawInput, rawInputOf } from '../backfill/raw-input.ts';
 import { readSamples } from '../backfill/read-samples.ts';
 import type { SampledTarget } from '../backfill/read-samples.ts';
 import type { Loaded } from '../backfill/load.ts';
@@ -18,6 +19,7 @@ import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { withClient } from '../db/transaction.ts';
 import { EmendError, isEmendError } from '../errors.ts';
 import { forgetBackfill } from '../log/backfill.ts';
+import type { BackfillOpening } from '../log/backfill.ts';
 import { diffBackfill } from './backfill-diff.ts';
 import type { DiffSummary } from './backfill-diff.ts';
 import { showBackfill } from './backfill-report.ts';
@@ -25,12 +27,13 @@ import type { BackfillCheck } from './backfill-report.ts';
 import { promote, seal } from './backfill-requests.ts';
 import type { CarriedOut, WaitOptions } from './backfill-requests.ts';
 import { withServers } from './connections.ts';
+import { inputName, readBefore, refuseOther } from './file-before.ts';
+import type { Before } from './file-before.ts';
 import { findTarget } from './find-target.ts';
-import { requireInstall } from './install.ts';
 import { loadBackfill } from './load-backfill.ts';
 import type { LoadInput, LoadOptions } from './load-backfill.ts';
 import { gitCommit } from './logic-version.ts';
-import { openStatedBackfill } from './open-backfill.ts';
+import { openStatedBackfill, restateStatedBackfill } from './open-backfill.ts';
 
 export interface RunOptions extends WaitOptions {
   /** Also makes it visible, when no check stands in the way. */
@@ -50,6 +53,8 @@ export interface BackfillRun extends CarriedOut {
   readonly loaded: readonly Loaded[];
   readonly checks: readonly BackfillCheck[];
   readonly diff: readonly DiffSummary[];
+  /** Where it comes from, as it was stated, with the checksums of its raw input. */
+  readonly origin: unknown;
 }
 
 /**
@@ -64,17 +69,20 @@ export async function runBackfill(
   const file = await readBackfillFile(path);
   const targets = file.targets.map((name) => sampled(config, name));
   const before = await readBefore(config, file.name);
-  if (before) refuseOther(file, before);
+  if (before) await refuseOther(config, file, before);
   if (file.isStale) refuseStale(file);
   if (before?.isEnded) return report(config, file, ended(before.state, options), [], []);
 
   const done: RunStep[] = [];
   const loaded: Loaded[] = [];
   const { timeoutMs, onProgress, reason } = options;
-  if (!before?.isClosed && (await open(config, file, targets, before, options))) done.push('opened');
+  const opening = before?.isClosed ? null : await readOpening(file, targets, before, options);
+  if (opening && !before && (await openStatedBackfill(config, opening)).opened) done.push('opened');
   const fill = async (): Promise<CarriedOut> => {
-    for (const [place, part] of before?.isClosed ? [] : file.rows.entries())
+    for (const [place, part] of opening ? file.rows.entries() : [])
       loaded.push(await load(config, file, part, place, options));
+    // now that all that is loaded is known to be of this file
+    if (opening && before) await restateStatedBackfill(config, opening);
     if (loaded.some(({ written }) => written > 0)) done.push('loaded');
     return seal(config, file.name, { timeoutMs, onProgress });
   };
@@ -84,6 +92,8 @@ export async function runBackfill(
   const found = await report(config, file, sealed, done, loaded);
   if (found.state !== 'checked' || isBlocked(file, found.checks)) return found;
   if (!options.promote) return { ...found, problem: null };
+  const gone = await notReplayable(file, found.origin);
+  if (gone !== undefined) return { ...found, problem: gone };
 
   // of what it accepts, the checks that there are: one without samples has no samples_differing
   const accept = Object.fromEntries(
@@ -109,7 +119,20 @@ async function forget(config: ResolvedConfig, name: string, error: unknown): Pro
 /** There is nothing to do; promoting what was reverted or abandoned cannot be done. */
 function ended(state: BackfillState, { promote: isWanted }: RunOptions): Omit<CarriedOut, 'backfill'> {
   const problem = `it is ${state}, which is final: give the file another name to run it again`;
-  return { state, problem: isWanted && state !== 'promoted' ? problem : null, waitsFor: null };
+  return { state, problem: isWanted && state !== 'promoted' ? problem : null, waitsFor: null, window: [] };
+}
+
+/** Whether the raw input, which was there when it was opened, is there as it was: what cannot be made again is not made visible. */
+async function notReplayable(
+  { folder, origin, accept }: BackfillFile,
+  stated: unknown,
+): Promise<string | undefined> {
+  if (accept['raw_input'] !== undefined) return undefined;
+  const before = new Map(rawInputOf(stated).map(({ file, checksum }) => [file, checksum]));
+  const now = await lookAtRawInput(folder, origin.files);
+  const changed = now.filter(({ file, checksum }) => before.get(file) !== checksum).map(({ file }) => file);
+  if (changed.length === 0) return undefined;
+  return `it is not promoted: the raw input is not what it was when it was opened, and could not be replayed: ${changed.join(', ')}; put it back, or accept raw_input in a file of another name`;
 }
 
 /** By a check that failed, and is not accepted by the file. */
@@ -124,59 +147,6 @@ function sampled(config: ResolvedConfig, name: string): SampledTarget {
   return { name, kind, key };
 }
 
-/** What is there under the file's name. */
-interface Before {
-  readonly state: BackfillState;
-  /** Promoted, reverted or abandoned. */
-  readonly isEnded: boolean;
-  /** No row can be added. */
-  readonly isClosed: boolean;
-  readonly logicVersion: string | null;
-  readonly origin: Readonly<Record<string, unknown>>;
-}
-
-function readBefore(config: ResolvedConfig, name: string): Promise<Before | null> {
-  return withServers(config, { role: 'backfill', max: 1 }, async ({ source, store }) => {
-    await requireInstall(store);
-    const stated = await source.query<{ before: string }>(
-      `select jsonb_build_object(
-         'isClosed', b.closed_at is not null, 'asked', s.state, 'logicVersion', b.logic_version, 'origin', b.origin
-       )::text as before
-       from corrections._backfill b
-       join corrections._backfill_state s on s.name = b.name
-       where b.name = $1`,
-      [name],
-    );
-    if (stated.rows.length === 0) return null;
-    const { asked, ...before } = JSON.parse(stated.rows[0]!.before) as Omit<Before, 'state'> & {
-      asked: BackfillState;
-    };
-    const reached = await store.query<{ state: BackfillState }>(
-      `select state from emend.backfill where name = $1`,
-      [name],
-    );
-    // abandoned before any of it came to the store: there is nothing to wait for
-    const state = asked === 'abandoned' ? asked : (reached.rows[0]?.state ?? 'open');
-    return { ...before, state, isEnded: ['promoted', 'reverted', 'abandoned'].includes(state) };
-  });
-}
-
-function refuseOther({ name, fileName, checksum }: BackfillFile, { origin }: Before): void {
-  if (origin['checksum'] === checksum) return;
-  const isByHand = origin['checksum'] === undefined;
-  throw new EmendError(
-    'backfill_refused',
-    isByHand
-      ? `there is a backfill ${name} already, and it is not of a file`
-      : `${fileName} has been changed since backfill ${name} was opened from it; nothing has been done`,
-    {
-      remedy: isByHand
-        ? 'Give the file another name.'
-        : `Give the changed file a name of its own. Of what was opened, see emend backfill show ${name}: abandon it if it is not promoted, revert it if it is.`,
-    },
-  );
-}
-
 function refuseStale({ fileName }: BackfillFile): never {
   throw new EmendError(
     'bad_arguments',
@@ -187,21 +157,24 @@ function refuseStale({ fileName }: BackfillFile): never {
   );
 }
 
-async function open(
-  config: ResolvedConfig,
+async function readOpening(
   file: BackfillFile,
   targets: readonly SampledTarget[],
   before: Before | null,
   options: RunOptions,
-): Promise<boolean> {
+): Promise<BackfillOpening> {
   const { name, folder, fileName, checksum, boundary, reason, sqlChecks: sql, thresholds } = file;
   const { input, files } = file.origin;
   const samples = await readSamples(file, targets);
   // opened before: the same file, which other commits may have passed since
+  const isSame = before?.origin['checksum'] === checksum;
   const logicVersion =
-    before?.logicVersion ?? file.logicVersion ?? options.logicVersion ?? (await gitCommit(folder));
+    (isSame ? before.logicVersion : null) ??
+    file.logicVersion ??
+    options.logicVersion ??
+    (await gitCommit(folder));
   const rawInput = await lookAtRawInput(folder, files);
-  const { opened } = await openStatedBackfill(config, {
+  return {
     name,
     targets: file.targets,
     reason,
@@ -214,8 +187,7 @@ async function open(
       ...(rawInput.length === 0 ? {} : { raw_input: rawInput }),
     },
     checks: withoutEmpty({ sql, samples, thresholds }),
-  });
-  return opened;
+  };
 }
 
 /** A writer may open a backfill without checks; one with some has to be the owner. */
@@ -241,10 +213,16 @@ function load(
   return loadBackfill(config, inputOf(rows, folder, fileName), {
     backfill: name,
     target,
-    source: 'file' in rows ? rows.file : `rows-${place + 1}`,
-    remedy: 'file' in rows ? mendFile : mendProgram(name),
+    source: inputName(rows, place),
+    remedy: 'file' in rows ? mendFile : mendProgram,
     onProgress: onLoad,
     ...more,
+  }).catch((error: unknown) => {
+    if (!isEmendError(error) || error.code !== 'backfill_refused') throw error;
+    throw new EmendError('backfill_refused', error.message, {
+      remedy: `What was loaded stays as it was: put it back into ${fileName} and run it again; or abandon this one (emend backfill abandon ${name} --reason …), and give the changed file a name of its own.`,
+      cause: error,
+    });
   });
 }
 
@@ -261,7 +239,8 @@ async function* rowsOf(give: Extract<RowSource, () => unknown>, fileName: string
     if (isEmendError(error)) throw error;
     const what = error instanceof Error ? error.message : String(error);
     throw new EmendError('bad_arguments', `${fileName}: the function that gives its rows failed: ${what}`, {
-      remedy: 'Mend it and run again; emend backfill list tells whether rows were loaded before it failed.',
+      remedy:
+        'Mend it and run again: it goes on where it was, as long as what was loaded before comes out the same.',
       cause: error,
     });
   }
@@ -269,19 +248,18 @@ async function* rowsOf(give: Extract<RowSource, () => unknown>, fileName: string
 
 const mendFile = 'Mend the line and run again: what was loaded before it stays, and is not loaded twice.';
 
-function mendProgram(name: string): string {
-  return `Mend what makes the rows. In another module: run again, it goes on here. In the backfill file, where rows had been loaded: it is another file then; give it a name of its own, and abandon this one (emend backfill abandon ${name} --reason …).`;
-}
+const mendProgram =
+  'Mend what makes the rows and run again: it goes on here, as long as what was loaded before comes out the same.';
 
 async function report(
   config: ResolvedConfig,
   { name }: BackfillFile,
-  { state, problem, waitsFor }: Omit<CarriedOut, 'backfill'>,
+  { state, problem, waitsFor, window }: Omit<CarriedOut, 'backfill'>,
   done: readonly RunStep[],
   loaded: readonly Loaded[],
 ): Promise<BackfillRun> {
-  const { checks } = await showBackfill(config, name);
+  const { checks, origin } = await showBackfill(config, name);
   const hasDiff = state === 'checked' || state === 'promoted' || state === 'reverted';
   const diff = hasDiff ? (await diffBackfill(config, name, { limit: 0 })).summary : [];
-  return { backfill: name, state, problem, waitsFor, done: [...done], loaded, checks, diff };
+  return { backfill: name, state, problem, waitsFor, window, done: [...done], loaded, checks, diff, origin };
 }

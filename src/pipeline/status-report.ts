@@ -1,5 +1,6 @@
 import type { Problem } from '../errors.ts';
 import type { QueueCounts } from '../queue/queue.ts';
+import type { LackingArchive } from './archive-status.ts';
 import type { BackfillStatus } from './backfill-status.ts';
 import type { DivergedStatus } from './diverged-status.ts';
 import type { PublicationStatus, SlotStatus } from './slot-status.ts';
@@ -15,13 +16,15 @@ export interface Status {
   readonly settled: { readonly at: string; readonly lagMs: number };
   readonly sweep: SweepStatus;
   readonly diverged: DivergedStatus;
+  /** Files of archived rows that the store lacks the effect of. */
+  readonly lackingArchives: readonly LackingArchive[];
   /** Those that are under way. */
   readonly backfills: readonly BackfillStatus[];
   /** What is not as it should be, and what to do about it. Empty: all is well. */
   readonly problems: readonly Problem[];
 }
 
-/** Not counted where it does not answer, or answers and cannot be used as it is set up. */
+/** Not counted where it does not answer, or answers and cannot be used as it is. */
 export type QueueStatus = { readonly kind: 'redis' | 'postgres' } & (
   QueueCounts | { readonly reachable: boolean }
 );

@@ -3,6 +3,7 @@ import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { isEmendError } from '../errors.ts';
 import type { Problem } from '../errors.ts';
 import { requestLog } from '../backfill/request.ts';
+import { readLackingArchives } from './archive-status.ts';
 import { readBackfillStatus } from './backfill-status.ts';
 import { withServers } from './connections.ts';
 import { readDivergedStatus } from './diverged-status.ts';
@@ -18,20 +19,22 @@ export async function readStatus(config: ResolvedConfig): Promise<Status> {
   return withServers(config, { role: 'status', max: 2 }, async ({ source, store }) => {
     const install = await requireInstall(store);
     const logs = [...config.targets.map(({ name }) => name), requestLog];
-    const [slot, publication, targets, settled, sweep, diverged, backfills, queue] = await Promise.all([
-      readSlot(source, install),
-      readPublication(source, install, logs),
-      readTargets(store, config),
-      readSettled(store),
-      readSweep(
-        source,
-        store,
-        config.targets.map(({ name }) => name),
-      ),
-      readDivergedStatus(source, store),
-      readBackfillStatus(store),
-      readQueue(config, install),
-    ]);
+    const [slot, publication, targets, settled, sweep, diverged, lackingArchives, backfills, queue] =
+      await Promise.all([
+        readSlot(source, install),
+        readPublication(source, install, logs),
+        readTargets(store, config),
+        readSettled(store),
+        readSweep(
+          source,
+          store,
+          config.targets.map(({ name }) => name),
+        ),
+        readDivergedStatus(source, store),
+        readLackingArchives(store),
+        readBackfillStatus(store),
+        readQueue(config, install),
+      ]);
     const status = {
       install,
       slot,
@@ -41,6 +44,7 @@ export async function readStatus(config: ResolvedConfig): Promise<Status> {
       settled,
       sweep,
       diverged,
+      lackingArchives,
       backfills,
     };
     return { ...status, problems: [...queue.problems, ...judgeStatus(status)] };
@@ -90,7 +94,7 @@ async function readQueue(
     }));
   } catch (error) {
     const kind = config.queue.redis === null ? 'postgres' : 'redis';
-    const reachable = isEmendError(error) && error.code === 'queue_unsuitable';
+    const reachable = isEmendError(error) && ['queue_unsuitable', 'queue_stalled'].includes(error.code);
     return { status: { kind, reachable }, problems: queueProblems(error) };
   }
 }

@@ -1,9 +1,11 @@
 import type { ClientBase, Pool } from 'pg';
 import type { Target } from '../change/target.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
-import { ident, identList, qualified } from '../db/identifier.ts';
+import type { TargetDeclaration } from '../config/target-declaration.ts';
+import { identList, qualified } from '../db/identifier.ts';
 import { withClient, withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
+import { archivedAmong } from '../log/archive-records.ts';
 import { mergeSettings } from '../merge/merge.ts';
 import { undoCorrection } from '../merge/undo.ts';
 import { ownObject } from '../store/names.ts';
@@ -11,6 +13,7 @@ import { resolveTargets } from '../store/resolve-targets.ts';
 import { withServers } from './connections.ts';
 import { findTarget } from './find-target.ts';
 import { requireInstall } from './install.ts';
+import { inStore } from './list-diverged.ts';
 import { requireReason } from './require-reason.ts';
 
 export interface UndoOptions {
@@ -41,11 +44,12 @@ export async function undo({ config, target: name, id, reason }: UndoOptions): P
     await requireInstall(store);
     const [target] = await withClient(store, (client) => resolveTargets(client, [declaration]));
     await refuseDiverged(source, store, name, id);
-    const key = await (BigInt(id) < 0n
-      ? withClient(store, (client) =>
-          readKey(client, target!, ownObject(target!, 'baseline'), '_version', id),
-        )
-      : withClient(source, (client) => readKey(client, target!, qualified('corrections', name), '_id', id)));
+    const isArchived = (await archivedAmong(source, name, [id])).size > 0;
+    const key = await (isArchived
+      ? withClient(store, (client) => readKey(client, target!, ofStore(declaration), id))
+      : BigInt(id) < 0n
+        ? withClient(store, (client) => readKey(client, target!, ofBaseline(target!), id))
+        : withClient(source, (client) => readKey(client, target!, ofLog(name), id)));
     const actor = await withTransaction(source, (client) => request(client, name, id, reason));
     const toldAt = await undoCorrection(store, { target: target!, id, key, actor, reason });
     return { target: name, id, toldAt };
@@ -64,6 +68,7 @@ async function refuseDiverged(source: Pool, store: Pool, target: string, id: str
     [id],
   );
   if (logged.rows[0]?.nonce === merged.rows[0]!.nonce) return;
+  if ((await archivedAmong(source, target, [id])).size > 0) return;
   throw new EmendError(
     'correction_invalid',
     `correction ${id} of ${target} is merged, and the source has lost it`,
@@ -77,14 +82,12 @@ async function refuseDiverged(source: Pool, store: Pool, target: string, id: str
 async function readKey(
   client: ClientBase,
   target: Target,
-  table: string,
-  column: string,
+  corrections: string,
   id: string,
 ): Promise<string[]> {
   const names = target.key.map((each) => each.name);
-  const ofBackfill = column === '_id' ? '_backfill' : 'null';
   const { rows } = await client.query<Record<string, string | null>>(
-    `select ${identList(names)}, ${ofBackfill} as _of_backfill from ${table} where ${ident(column)} = $1::bigint`,
+    `select ${identList(names)}, c._backfill as _of_backfill from (${corrections}) as c where c._id = $1::bigint limit 1`,
     [id],
   );
   const row = rows[0];
@@ -99,6 +102,19 @@ async function readKey(
     });
   }
   return names.map((each) => row[each]!);
+}
+
+function ofLog(target: string): string {
+  return `select * from ${qualified('corrections', target)}`;
+}
+
+function ofBaseline(target: Target): string {
+  return `select *, _version as _id, null as _backfill from ${ownObject(target, 'baseline')}`;
+}
+
+/** Of a row that is in a file: the store has all of its period (law 4), and so its key. */
+function ofStore(declaration: TargetDeclaration): string {
+  return `select s.*, l._backfill from (${inStore(declaration)}) as s cross join lateral emend.ledger_at(s._id) as l`;
 }
 
 /** Written once, however often it is asked for. Returns who asked first. */

@@ -4,6 +4,8 @@ import type { BullWorker } from './broker.ts';
 const burst = 20;
 const withinMs = 1_000;
 const pauseMs = 2_000;
+/** An outage pauses it again and again; that is told now and then. */
+const repeatAfterMs = 30_000;
 
 /**
  * BullMQ's loop asks again at once after an error that is not a lost connection: a Redis without memory was asked some
@@ -13,6 +15,7 @@ const pauseMs = 2_000;
 export function createBreaker(worker: BullWorker, log: Log): { count(): void } {
   let since = 0;
   let failures = 0;
+  let toldAt = -Infinity;
 
   function count(): void {
     const now = Date.now();
@@ -25,7 +28,10 @@ export function createBreaker(worker: BullWorker, log: Log): { count(): void } {
   }
 
   async function pause(): Promise<void> {
-    log.warn({ pauseMs }, 'too many failures at once: the worker pauses');
+    if (Date.now() - toldAt > repeatAfterMs) {
+      log.warn({ pauseMs }, 'too many failures at once: the worker pauses');
+      toldAt = Date.now();
+    }
     await worker.pause(true);
     setTimeout(() => {
       if (!worker.closing) void worker.resume();

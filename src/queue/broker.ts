@@ -1,6 +1,10 @@
 import type { IQueueBackend, Job, JobProgress, Queue, QueueBaseOptions, Worker, WorkerOptions } from 'bullmq';
 import type { ErrorLog } from './error-log.ts';
 
+/** A BullMQ queue each: workers take them side by side, so that no lane waits for another. */
+export const lanes = ['live', 'backfill'] as const;
+export type Lane = (typeof lanes)[number];
+
 /** BullMQ's classes, without regard to the server behind them. What their options call a connection is made by the broker. */
 export type BullQueue = Queue<unknown, void, string, unknown, void, string, IQueueBackend, object>;
 export type BullWorker = Worker<unknown, void, string, IQueueBackend, JobProgress, object>;
@@ -11,8 +15,8 @@ export type Process = (job: Job<unknown, void>, token?: string, signal?: AbortSi
 /** What Redis and Postgres do differently as the home of a queue. Everything else of this folder is the same for both. */
 export interface Broker {
   readonly kind: 'redis' | 'postgres';
-  openQueue(lane: string): BullQueue;
-  openWorker(lane: string, process: Process, options: BullWorkerOptions): OpenedWorker;
+  openQueue(lane: Lane): BullQueue;
+  openWorker(lane: Lane, process: Process, options: BullWorkerOptions): OpenedWorker;
   /** The epoch that the server holds, or null when it holds none: it is new, was emptied, or was exchanged. */
   readEpoch(): Promise<string | null>;
   /** Sets the epoch where there is none; returns the one that then stands. */

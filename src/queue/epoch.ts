@@ -7,9 +7,8 @@ import { answerOf } from './deadline.ts';
  * with an older state (a failover, the tail of an append-only file); that is the sweep's work.
  */
 export interface Epoch {
-  /** The epoch under which batches are published now. */
-  readonly current: string;
-  start(): Promise<void>;
+  /** The epoch under which batches are published now; it is asked for when it is not known yet. */
+  known(): Promise<string>;
   /** False once after the server's epoch has changed; from then on the new one is the current one. */
   isUnchanged(): Promise<boolean>;
   read(): Promise<string>;
@@ -25,11 +24,9 @@ export function createEpoch(broker: Broker, timeoutMs: number): Epoch {
   const read = (): Promise<string> => answerOf(timeoutMs, readOrClaim(), 'reading the epoch of the queue');
 
   return {
-    get current() {
+    async known() {
+      if (current === '') current = await read();
       return current;
-    },
-    async start() {
-      current = await read();
     },
     async isUnchanged() {
       const standing = await read();

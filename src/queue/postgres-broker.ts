@@ -6,6 +6,7 @@ import {
   type PostgresConnectionOptions,
 } from 'bullmq';
 import pg from 'pg';
+import { lanes } from './broker.ts';
 import type { BackendOptions, Broker, BrokerOptions, BullQueue, BullWorker } from './broker.ts';
 import { prepareSchema, schema } from './postgres-schema.ts';
 
@@ -14,14 +15,14 @@ export async function openPostgresBroker(url: string, options: BrokerOptions): P
   const { prefix, role, errors } = options;
   const pool = createPool(url, role);
   pool.on('error', (error) => errors.report(error));
+  // There is no prefix in a database: the lane's name carries it.
+  const nameOf = (lane: string): string => `${prefix}-${lane}`.replaceAll(':', '-');
   try {
-    await prepareSchema(pool);
+    await prepareSchema(pool, lanes.map(nameOf));
   } catch (error) {
     await pool.end();
     throw error;
   }
-  // There is no prefix in a database: the lane's name carries it.
-  const nameOf = (lane: string): string => `${prefix}-${lane}`.replaceAll(':', '-');
 
   function createBackend(name: string, backendOptions: BackendOptions): PostgresQueueBackend {
     const connection = pool as PostgresConnectionOptions;

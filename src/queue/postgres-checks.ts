@@ -33,11 +33,11 @@ export async function inspectPostgres(url: string): Promise<Inspection> {
         ),
       );
     }
-    return { reachable: true, problems };
+    return { state: problems.length > 0 ? 'unfit' : 'fit', problems };
   } catch (error) {
     const { code, message, remedy } = connectError(error, { path, env: 'STORE_URL', url });
     return {
-      reachable: code === 'connection_invalid',
+      state: code === 'connection_invalid' ? 'unfit' : 'away',
       problems: [problem(message.slice(`${path}: `.length), remedy)],
     };
   } finally {

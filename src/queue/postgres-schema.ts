@@ -11,7 +11,7 @@ import { withClient, withTransaction } from '../db/transaction.ts';
 export const schema = 'emend_queue';
 
 /** Only what is missing is made, so that the ordinary roles need no right to create. */
-export async function prepareSchema(pool: pg.Pool): Promise<void> {
+export async function prepareSchema(pool: pg.Pool, queues: readonly string[]): Promise<void> {
   await withClient(pool, async (client) => {
     if ((await installedVersion(client)) < LATEST_SCHEMA_VERSION) await runMigrations(client, schema);
   });
@@ -19,6 +19,11 @@ export async function prepareSchema(pool: pg.Pool): Promise<void> {
     `select to_regclass('emend_epoch') is null as missing`,
   );
   if (rows[0]?.missing) await withTransaction(pool, createEpochTable);
+  // BullMQ makes a sequence for each queue when it is added to for the first time, though jobs bring ids of their own
+  await pool.query(
+    `select next_job_id(q.name) from unnest($1::text[]) as q (name) where to_regclass(job_id_seq_name(q.name)) is null`,
+    [queues],
+  );
 }
 
 async function installedVersion(client: pg.ClientBase): Promise<number> {

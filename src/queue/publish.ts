@@ -30,6 +30,12 @@ const jobOptions: JobsOptions = {
 const bulkRows = 100;
 const bulkBytes = 64 * 1024;
 
+/**
+ * A batch above it goes by reference, however little waits: it is one very large row. A text of JavaScript, of jsonb and of Redis
+ * ends at 256 to 512 MB, and what cannot be put on the queue would stand in the way of everything behind it.
+ */
+const maxBytesByValue = 32 * 1024 * 1024;
+
 /** What a job takes beside its batch, about. */
 const bytesPerJob = 1_000;
 
@@ -48,10 +54,11 @@ interface Publishing {
  */
 export function createPublish({ broker, bull, epoch, tuning, fill }: Publishing): Publish {
   async function addOnce(batches: readonly Offered[], limitMs: number): Promise<void> {
+    const current = await epoch.known();
     const jobs = batches.map(({ batch, isBulk }) => ({
       name: 'batch',
       data: encodeBatch(batch),
-      opts: { ...jobOptions, priority: isBulk ? 1 : 0, jobId: `${batch.id}-${epoch.current}` },
+      opts: { ...jobOptions, priority: isBulk ? 1 : 0, jobId: `${batch.id}-${current}` },
     }));
     const [first] = jobs;
     if (!first) return;
@@ -75,7 +82,7 @@ export function createPublish({ broker, bull, epoch, tuning, fill }: Publishing)
 
   return async (batches) => {
     for (const call of splitByBytes(batches)) {
-      const offered = call.map((batch) => offer(batch, fill?.isFull() === true));
+      const offered = call.map((batch) => offer(batch, fill));
       await add(offered);
       fill?.add(offered.reduce((sum, { batch: { bytes } }) => sum + bytes + bytesPerJob, 0));
     }
@@ -87,7 +94,8 @@ interface Offered {
   readonly isBulk: boolean;
 }
 
-function offer(batch: Batch, byReference: boolean): Offered {
+function offer(batch: Batch, fill: Fill | undefined): Offered {
+  const byReference = fill !== undefined && (fill.isFull() || batch.bytes > maxBytesByValue);
   const isBulk = batch.rows > bulkRows || batch.bytes > bulkBytes;
   return { batch: byReference ? referTo(batch) : batch, isBulk };
 }

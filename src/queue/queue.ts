@@ -9,13 +9,14 @@
  */
 import type { Durable, HandleQueued, Log, Publish } from '../change/ports.ts';
 import { EmendError } from '../errors.ts';
-import type { Broker } from './broker.ts';
+import type { Broker, Lane } from './broker.ts';
 import { inspectQueue } from './checks.ts';
 import { answerOf, within } from './deadline.ts';
 import { createEpoch } from './epoch.ts';
 import { createErrorLog } from './error-log.ts';
 import { createFill } from './fill.ts';
 import { addressOf, type QueueHome } from './home.ts';
+import { codeOfState } from './inspection.ts';
 import { openPostgresBroker } from './postgres-broker.ts';
 import { createPublish } from './publish.ts';
 import { openRedisBroker } from './redis-broker.ts';
@@ -59,24 +60,23 @@ export interface QueueOptions {
   readonly role: string;
   /** Bytes that the live lane may hold. */
   readonly maxBytes?: number;
+  /** A server that takes no writes just now is opened too: what is published waits for it. */
+  readonly mayStall?: boolean;
   readonly tuning?: Partial<Tuning>;
 }
 
-/** A BullMQ queue each: workers take them side by side, so that no lane waits for another. */
-export type Lane = 'live' | 'backfill';
-
-/** @throws EmendError `queue_unavailable` or `queue_unsuitable`, with every problem found. */
+/** @throws EmendError `queue_unavailable`, `queue_stalled` or `queue_unsuitable`, with every problem found. */
 export async function openQueue(home: QueueHome, options: QueueOptions): Promise<Queue> {
   const { log } = options;
   const tuning = { ...defaultTuning, ...options.tuning };
-  await refuseUnsuitable(home, options.prefix);
+  const isStalled = await refuseUnfit(home, options);
   const errors = createErrorLog(log, 'the queue reports an error', { address: addressOf(home) });
   const broker = await openBroker(home, { prefix: options.prefix, role: options.role, errors });
   const lanes = { live: broker.openQueue('live'), backfill: broker.openQueue('backfill') };
   for (const bull of Object.values(lanes)) bull.on('error', (error) => errors.report(error));
   const epoch = createEpoch(broker, tuning.addTimeoutMs);
   try {
-    await epoch.start();
+    if (!isStalled) await epoch.known();
   } catch (error) {
     broker.cut();
     throw error;
@@ -152,12 +152,29 @@ function openBroker(home: QueueHome, options: Parameters<typeof openRedisBroker>
     : openPostgresBroker(home.storeUrl, options);
 }
 
-async function refuseUnsuitable(home: QueueHome, prefix: string): Promise<void> {
-  const { problems, reachable } = await inspectQueue(home, prefix);
-  if (problems.length === 0) return;
-  throw new EmendError(
-    reachable ? 'queue_unsuitable' : 'queue_unavailable',
-    `the queue ${reachable ? 'cannot be used as it is' : 'does not answer'}`,
-    { remedy: 'Do what is said for each; rows wait in the logs meanwhile.', problems },
-  );
+/** Says whether the server is stalled, where the queue is opened all the same. */
+async function refuseUnfit(
+  home: QueueHome,
+  { prefix, mayStall, log }: Pick<QueueOptions, 'prefix' | 'mayStall' | 'log'>,
+): Promise<boolean> {
+  const { problems, state } = await inspectQueue(home, prefix);
+  if (state === 'fit') return false;
+  if (state === 'stalled' && mayStall === true) {
+    const reasons = problems.map(({ problem, remedy }) => `${problem}. ${remedy}`);
+    log.warn(
+      { address: addressOf(home), reasons },
+      'the queue takes nothing just now: rows wait in the logs until it does',
+    );
+    return true;
+  }
+  throw new EmendError(codeOfState[state], `the queue ${standing[state]}`, {
+    remedy: 'Do what is said for each; rows wait in the logs meanwhile.',
+    problems,
+  });
 }
+
+const standing = {
+  away: 'does not answer',
+  stalled: 'takes nothing just now',
+  unfit: 'cannot be used as it is',
+};

@@ -3,7 +3,7 @@ import type { Problem } from '../errors.ts';
 import { within } from './deadline.ts';
 import { codeOf } from './error-log.ts';
 import { addressOf } from './home.ts';
-import type { Inspection } from './inspection.ts';
+import type { Inspection, QueueServerState } from './inspection.ts';
 
 const timeoutMs = 5_000;
 const oldest = [6, 2] as const;
@@ -11,7 +11,7 @@ const oldest = [6, 2] as const;
 export async function inspectRedis(url: string, prefix: string): Promise<Inspection> {
   const address = addressOf({ redisUrl: url });
   if (!isRedisUrl(url)) {
-    return { reachable: true, problems: [problem('this is not the address of a Redis server', howToWrite)] };
+    return { state: 'unfit', problems: [problem('this is not the address of a Redis server', howToWrite)] };
   }
   const client = new Redis(url, {
     lazyConnect: true,
@@ -26,8 +26,13 @@ export async function inspectRedis(url: string, prefix: string): Promise<Inspect
   try {
     await within(timeoutMs, client.connect(), 'connecting to Redis');
     const info = await within(timeoutMs, client.info(), 'asking Redis');
-    const problems = [...judge(parseInfo(info)), ...(await tryCommands(client, prefix))];
-    return { reachable: true, problems };
+    const settings = judge(parseInfo(info));
+    const refused = await tryCommands(client, prefix);
+    const problems = [...settings, ...refused.map(({ name, code }) => refusedCommand(name, code))];
+    return {
+      state: settings.length > 0 ? 'unfit' : stateOf(refused),
+      problems: withoutRepetitions(problems),
+    };
   } catch (error) {
     return explain(codeOf(connectionError ?? error), address);
   } finally {
@@ -47,7 +52,7 @@ function explain(code: string, address: string): Inspection {
     case 'WRONGPASS':
     case 'NOAUTH':
       return {
-        reachable: true,
+        state: 'unfit',
         problems: [
           problem(
             `${address} refuses the user or password (${code})`,
@@ -56,11 +61,11 @@ function explain(code: string, address: string): Inspection {
         ],
       };
     case 'NOPERM':
-      return { reachable: true, problems: [missingRight('INFO')] };
+      return { state: 'unfit', problems: [missingRight('INFO')] };
     default:
       if (isTls(code)) {
         return {
-          reachable: true,
+          state: 'unfit',
           problems: [
             problem(
               `TLS with ${address} failed (${code})`,
@@ -70,7 +75,7 @@ function explain(code: string, address: string): Inspection {
         };
       }
       return {
-        reachable: false,
+        state: 'away',
         problems: [
           problem(
             `${address} cannot be reached (${code})`,
@@ -123,8 +128,14 @@ function isOlder(version: string): boolean {
   return major < oldest[0] || (major === oldest[0] && minor < oldest[1]);
 }
 
+interface Refused {
+  readonly name: string;
+  /** As Redis says it: `NOPERM`. */
+  readonly code: string;
+}
+
 /** Rights, a read-only replica and a full disk show themselves only when one tries what the queue will do. */
-async function tryCommands(client: Redis, prefix: string): Promise<Problem[]> {
+async function tryCommands(client: Redis, prefix: string): Promise<Refused[]> {
   const key = `${prefix}:check`;
   const commands: [name: string, run: () => Promise<unknown>][] = [
     [
@@ -134,17 +145,32 @@ async function tryCommands(client: Redis, prefix: string): Promise<Problem[]> {
     ],
     ['BZPOPMIN', () => client.bzpopmin(key, 0.01)],
   ];
-  const problems: Problem[] = [];
+  const refused: Refused[] = [];
   for (const [name, run] of commands) {
     try {
       await within(timeoutMs, run(), `trying ${name}`);
     } catch (error) {
       // a server that went away meanwhile refuses nothing
       if (!(error instanceof ReplyError)) throw error;
-      problems.push(refusedCommand(name, codeOf(error)));
+      refused.push({ name, code: codeOf(error) });
     }
   }
-  return problems;
+  return refused;
+}
+
+/** No memory, no disk to save to, too few replicas: the same server under the same configuration is well again. */
+const passing = ['OOM', 'MISCONF', 'NOREPLICAS'];
+
+function stateOf(refused: readonly Refused[]): QueueServerState {
+  if (refused.length === 0) return 'fit';
+  return refused.every(({ code }) => passing.includes(code)) ? 'stalled' : 'unfit';
+}
+
+/** What is not about a command is told once. */
+function withoutRepetitions(problems: readonly Problem[]): Problem[] {
+  return problems.filter(
+    ({ problem: said }, place) => problems.findIndex((other) => other.problem === said) === place,
+  );
 }
 
 function refusedCommand(name: string, code: string): Problem {
@@ -162,6 +188,11 @@ function refusedCommand(name: string, code: string): Problem {
       return problem(
         'Redis refuses writes because it cannot save to disk',
         'Free disk space where Redis saves, then look at its log.',
+      );
+    case 'NOREPLICAS':
+      return problem(
+        'Redis refuses writes because too few replicas follow it',
+        'Let them follow it again, or set min-replicas-to-write to what there is.',
       );
     default:
       return problem(`Redis refuses ${name} (${code})`, 'Look at the log of Redis.');

@@ -2,7 +2,7 @@ import type { Job } from 'bullmq';
 import { decodeBatch } from '../change/codec.ts';
 import type { HandleQueued, Log } from '../change/ports.ts';
 import { createBreaker } from './breaker.ts';
-import type { Broker, OpenedWorker } from './broker.ts';
+import type { Broker, Lane, OpenedWorker } from './broker.ts';
 import { within } from './deadline.ts';
 import { codeOf, createErrorLog, type ErrorLog } from './error-log.ts';
 import type { Tuning } from './tuning.ts';
@@ -24,7 +24,7 @@ export interface WorkerOptions {
 
 interface WorkerParts {
   readonly broker: Broker;
-  readonly lane: string;
+  readonly lane: Lane;
   readonly handle: HandleQueued;
   readonly tuning: Tuning;
   readonly log: Log;

@@ -4,11 +4,12 @@
  * A source that was restored to an older state, or a standby that was promoted with a lag, has lost rows that are merged, and
  * gives their numbers out again. By its number alone such a row counts as merged, and is lost in silence; its nonce tells.
  *
- * Blocks of numbers are compared by count and by the xor of their nonces, which are random; only those that differ are read row
- * by row, so a healthy log of any length costs one pass over both sides, and memory for a block.
+ * Blocks of numbers are compared by count and by the xor of their nonces, which are random, with those of the rows that were moved
+ * to files on the side of the log; only blocks that differ are read row by row, so a healthy log of any length costs one pass over both sides, and memory for a block.
  */
 import type { ClientBase, Pool } from 'pg';
 import { qualified } from '../db/identifier.ts';
+import { archiveBlockSize } from '../log/archive-records.ts';
 import { forgetDiverged, readOpen, recordDiverged } from '../store/diverged.ts';
 import type { DivergedRow, NamedRow } from '../store/diverged.ts';
 
@@ -19,7 +20,7 @@ export interface Sides {
 }
 
 /** Numbers of one block: few enough to be read at once where it differs. */
-const blockSize = 65_536n;
+const blockSize = archiveBlockSize;
 /** Blocks whose digests are made by one statement: a second or two, far below the limit of a statement. */
 const blocksAtATime = 8n;
 /** Numbers at the end of the ledger that tell whether its history is the log's. */
@@ -65,7 +66,7 @@ export async function hasSameTail({ source, store, targets }: Sides): Promise<bo
   return (await absentFromLog(source, rows)).length === 0;
 }
 
-/** Of these rows, those that their logs do not have. */
+/** Of these rows, those that are neither in their logs nor in a file: one statement sees a row that is moved in one of the two. */
 async function absentFromLog<R extends NamedRow>(
   source: Pool | ClientBase,
   rows: readonly R[],
@@ -77,8 +78,11 @@ async function absentFromLog<R extends NamedRow>(
       `select a.place
        from unnest($1::bigint[], $2::bigint[]) with ordinality as a (_id, _nonce, place)
        where not exists (select from ${logOf(target)} l where l._id = a._id and l._nonce = a._nonce offset 0)
+         and a._id not in (
+           select corrections._archived($3, range_agg(int8range(i._id, i._id, '[]'))) from unnest($1::bigint[]) as i (_id)
+         )
        order by a.place`,
-      [ofTarget.map(({ id }) => id), ofTarget.map(({ nonce }) => nonce)],
+      [ofTarget.map(({ id }) => id), ofTarget.map(({ nonce }) => nonce), target],
     );
     absent.push(...found.rows.map(({ place }) => ofTarget[Number(place) - 1]!));
   }
@@ -134,9 +138,15 @@ async function logDigests({ source, targets }: Sides, start: bigint, end: bigint
       `select _id as from_id, 1 as rows, _nonce as nonces_xor
        from ${logOf(target)} where _id >= $1::bigint and _id < $2::bigint`,
   );
-  const { rows } = await source.query<Digest>(digestSql(logs.join(' union all ')), [
+  const archived = `
+    select b.block * ${blockSize}, b.rows, b.nonces
+    from corrections._archive_block b
+    join corrections._archive a on a.number = b.archive and a.restored_at is null and a.target = any($3::text[])
+    where b.block >= $1::bigint / ${blockSize} and b.block < $2::bigint / ${blockSize}`;
+  const { rows } = await source.query<Digest>(digestSql([...logs, archived].join(' union all ')), [
     String(start),
     String(end),
+    targets,
   ]);
   return byBlock(rows);
 }

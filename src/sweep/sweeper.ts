@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from 'pg';
 import type { Queue } from '../queue/queue.ts';
+import { compareArchives } from './archives.ts';
 import { compareNumbers, hasSameTail } from './diverged.ts';
 import { enqueueRows } from './enqueue.ts';
 import { createHorizons } from './horizons.ts';
@@ -75,6 +76,7 @@ export function createSweeper(options: SweeperOptions): Sweeper {
     const isOther = stored.some((mark) => mark.source !== now.identity || mark.belowXid > now.horizon);
     const isSuspect = ignoreMarks || isOther || !(await hasSameTail({ source, store, targets }));
     if (isSuspect) await compareNumbers({ source, store, targets }, signal);
+    await compareArchives({ source, store, targets }, isSuspect);
     const valid = isSuspect ? [] : stored;
     const fresh = targets.filter((target) => !valid.some((mark) => mark.target === target));
     // after the horizon was read: what is below it is among these

@@ -5,65 +5,131 @@ import { expectedRows } from './expected.ts';
 import { bucketMask } from './workspace.ts';
 import type { Examined } from './workspace.ts';
 
-/** Corrections compared in one statement: what it sorts stays in some tens of megabytes. */
+/** Rows compared in one statement: what it sorts stays in some tens of megabytes. */
 const sliceRows = 20_000;
 
-/** Folds the claims and compares them with what is stored, slice by slice; what differs is in `verify_difference`. */
-export async function compare(
-  { client, target }: Examined,
-  claims: number,
+const buckets = bucketMask + 1;
+
+/** Runs a statement about a range of buckets (`$1`, and `$2` the one after the last) for all of them, slice by slice. */
+export async function bySlices(
+  { client }: Examined,
+  sql: string,
+  rows: number,
   onProgress: (share: number) => void,
 ): Promise<void> {
-  const buckets = bucketMask + 1;
-  const step = Math.max(1, Math.min(buckets, Math.floor((buckets * sliceRows) / Math.max(claims, 1))));
-  const sql = differenceSql(target);
+  const step = Math.max(1, Math.min(buckets, Math.floor((buckets * sliceRows) / Math.max(rows, 1))));
   for (let first = 0; first < buckets; first += step) {
     await client.query(sql, [first, first + step]);
     onProgress(Math.min(1, (first + step) / buckets));
   }
 }
 
-/** Parameters: the first bucket, and the one after the last. */
-function differenceSql(target: Target): string {
-  const key = target.key.map((_, index) => `k${index}`).join(', ');
-  const inSlice = 'bucket >= $1::integer and bucket < $2::integer';
+export interface Comparison {
+  /** In all: how the buckets are cut into slices. */
+  readonly claims: number;
+  /** A table of the form of `verify_rebuilt`, quoted: it gets what the log says of each key that differs. */
+  readonly keepIn?: string;
+  readonly onProgress?: (share: number) => void;
+}
+
+/** Folds the claims and compares them with what is stored; what differs is in `verify_difference`. */
+export async function compare(
+  examined: Examined,
+  { claims, keepIn, onProgress = () => {} }: Comparison,
+): Promise<void> {
+  const { target } = examined;
+  const key = keyNames(target);
+  const folded = `
+    claim as materialized (
+      select key_no, key, id, op, f, t, vals, known_from as told_at, known_to as undone_at,
+        row_number() over (partition by key_no order by ver desc nulls last, id desc) as rank
+      from both_sides
+      where of_log
+    ),
+    ${expectedRows(target)}`;
+  const claimed = `
+        select bucket, ${key}, key, null as place, id, op, f, t, ver, vals, told_at as known_from, coalesce(undone_at, 'infinity') as known_to,
+          null::oid as in_table, null::tid as at_row, true as of_log
+        from pg_temp.verify_claim c where ${inSlice('c')}`;
+  const kept =
+    keepIn &&
+    `kept as (
+      insert into ${keepIn}
+      select k.bucket, ${keyNames(target, 'k')}, e.key, e.place, e.id, e.op, e.f, e.t, e.vals, e.known_from, e.known_to
+      from expected e
+      join (select distinct on (key_no) * from both_sides) k on k.key_no = e.key_no
+      where e.key_no in (select key_no from difference)
+    )`;
+  await bySlices(examined, differenceSql(target, claimed, folded, kept), claims, onProgress);
+}
+
+/** `claim` of a slice, without what is stored: what `expectedRows` reads. */
+export function sliceOfClaims(target: Target): string {
+  const key = keyNames(target);
+  return `claim as materialized (
+      select dense_rank() over (order by ${key}) as key_no, key, id, op, f, t, vals, told_at, coalesce(undone_at, 'infinity') as undone_at,
+        row_number() over (partition by ${key} order by ver desc nulls last, id desc) as rank
+      from pg_temp.verify_claim c
+      where ${inSlice('c')}
+    )`;
+}
+
+/** Compares what was folded before, all of it, with what is stored; what differs is in `verify_difference`. */
+export async function compareRebuilt(examined: Examined, table: string, rows: number): Promise<void> {
+  const { target } = examined;
+  const rebuilt = `
+        select r.bucket, ${keyNames(target, 'r')}, r.key, r.place, r.id, r.op, r.f, r.t, null, r.vals, r.known_from, r.known_to,
+          null::oid as in_table, null::tid as at_row, true as of_log
+        from ${table} r where ${inSlice('r')}`;
+  const expected = 'expected as materialized (select * from both_sides where of_log)';
+  await bySlices(examined, differenceSql(target, rebuilt, expected), rows, () => {});
+}
+
+function inSlice(of: string): string {
+  return `${of}.bucket >= $1::integer and ${of}.bucket < $2::integer`;
+}
+
+function keyNames(target: Target, of?: string): string {
+  return target.key.map((_, index) => (of ? `${of}.k${index}` : `k${index}`)).join(', ');
+}
+
+/**
+ * @param logSide `select` of what the log says of a slice
+ * @param expected common table expressions that make `expected` of `both_sides`
+ * @param kept a further one, which reads `expected` and `difference`
+ */
+function differenceSql(target: Target, logSide: string, expected: string, kept?: string): string {
+  const key = keyNames(target);
   return `
     with
     -- one number a key, by the types' own order: equal keys may have different texts
     both_sides as materialized (
       select dense_rank() over (order by ${key}) as key_no, s.*
-      from (
-        select ${key}, key, null as place, id, op, f, t, ver, vals, told_at as known_from, coalesce(undone_at, 'infinity') as known_to,
-          null::oid as in_table, null::tid as at_row, true as claimed
-        from pg_temp.verify_claim where ${inSlice}
+      from (${logSide}
         union all
-        select ${key}, key, place, id, op, f, t, null, vals, known_from, known_to, in_table, at_row, false
-        from pg_temp.verify_stored where ${inSlice}
+        select bucket, ${key}, key, place, id, op, f, t, null, vals, known_from, known_to, in_table, at_row, false
+        from pg_temp.verify_stored s where ${inSlice('s')}
       ) as s
     ),
-    claim as materialized (
-      select key_no, key, id, op, f, t, vals, known_from as told_at, known_to as undone_at,
-        row_number() over (partition by key_no order by ver desc nulls last, id desc) as rank
-      from both_sides
-      where claimed
-    ),
-    ${expectedRows(target)},
+    ${expected},
     stored as materialized (
       select s.*, row_number() over (partition by s.key_no, s.place, s.id, s.f, s.known_from) as nth
       from both_sides s
-      where not s.claimed
+      where not s.of_log
     ),
     standing as (
       select s.*, max(s.t) over (partition by s.key_no order by s.f, s.t rows between unbounded preceding and 1 preceding) as covered_to
       from stored s
       where s.place in ('target', 'tombstone') and s.known_to = 'infinity' and s.op <> 'withdraw'
     ),
-    difference as (
+    difference as materialized (
       select
+        coalesce(e.key_no, s.key_no) as key_no,
         case
           when e.id is not null and s.id is not null then 'changed'
           when s.id is null then 'missing'
-          when exists (select from claim c where c.key_no = s.key_no and c.id = s.id) then 'unexpected'
+          -- law 4: every correction of a key is somewhere in its fold
+          when (s.key_no, s.id) in (select key_no, id from expected) then 'unexpected'
           else 'unexplained'
         end as kind,
         e.place as e_place, e.key as e_key, e.id as e_id, e.op as e_op, e.f as e_f, e.t as e_t, e.vals as e_vals, e.known_from as e_from, e.known_to as e_to,
@@ -71,7 +137,12 @@ function differenceSql(target: Target): string {
       from (select *, 1::bigint as nth from expected) as e
       full join stored s on s.key_no = e.key_no and s.place = e.place and s.id = e.id and s.f = e.f and s.known_from = e.known_from and s.nth = e.nth
       where (s.key, s.op, s.t, s.vals, s.known_to) is distinct from (e.key, e.op, e.t, e.vals, e.known_to)
-    )
+    )${
+      kept
+        ? `,
+    ${kept}`
+        : ''
+    }
     insert into pg_temp.verify_difference
     select kind, coalesce(e_place, place), coalesce(e_key, key), coalesce(e_id, id),
       e_op, e_f, e_t, e_vals, e_from, e_to, op, f, t, vals, known_from, known_to, in_table, at_row

@@ -2,21 +2,17 @@ import type { Pool } from 'pg';
 import { periodColumns, statedColumns } from '../change/target.ts';
 import type { Column, Target } from '../change/target.ts';
 import { ident, identList } from '../db/identifier.ts';
-import { logTable } from '../log/log-columns.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { openEnd, toAxis } from '../store/period-form.ts';
 import { findBackfillGaps } from './backfill-gaps.ts';
-import { askedArrays, askedKeys, keyColumns, logColumnNames, valueTexts } from './workspace.ts';
+import { logRows } from './log-rows.ts';
+import { keyColumns, logColumnNames, valueTexts } from './workspace.ts';
 import type { Examined } from './workspace.ts';
-
-/** Log rows fetched at a time: some megabytes. */
-const pageRows = 5_000;
 
 /**
  * Brings both sides into the workspace: what the log, the baseline and the ledger say, and what the store has.
- * The log is read in pages of its primary key, without a long transaction that would hold the source's horizon back: what
- * was told by now was committed before now.
+ * What was told by now was committed before now, so that the log needs no snapshot.
  *
  * @returns how many corrections there are
  */
@@ -30,14 +26,10 @@ export async function load(
   const gap = gapSql(examined);
   const columns = logColumnNames(target);
   const idPlace = columns.indexOf('_id');
-  let after: string | null = null;
   let read = 0;
-  for (;;) {
-    const rows = await readPage(source, examined, columns, after);
-    if (rows.length === 0) break;
+  for await (const rows of logRows(source, examined, columns)) {
     const arrays = columns.map((_, place) => rows.map((row) => row[place] ?? null));
-    after = rows.at(-1)![idPlace]!;
-    const stretch = [rows[0]![idPlace]!, after];
+    const stretch = [rows[0]![idPlace]!, rows.at(-1)![idPlace]!];
     await client.query(claim, [...stretch, examined.until, ...arrays]);
     await client.query(gap, [
       ...stretch,
@@ -48,41 +40,17 @@ export async function load(
     onProgress(read);
   }
   await loadBaseline(examined);
-  await loadStored(examined);
+  await loadStored(examined, examined.keys !== null);
   await loadLost(examined);
   await findBackfillGaps(examined);
   await findNotUndone(source, examined);
   if (examined.keys === null) await client.query(notInLogSql, [target.name, examined.until]);
   await client.query('create index on pg_temp.verify_claim (bucket)');
-  await client.query('create index on pg_temp.verify_stored (bucket)');
-  await client.query('analyze pg_temp.verify_claim, pg_temp.verify_stored');
+  await client.query('analyze pg_temp.verify_claim');
   const { rows } = await client.query<{ claims: string }>(
     'select count(*) as claims from pg_temp.verify_claim',
   );
   return Number(rows[0]!.claims);
-}
-
-async function readPage(
-  source: Pool,
-  { target, keys }: Examined,
-  columns: readonly string[],
-  after: string | null,
-): Promise<(string | null)[][]> {
-  const asked =
-    keys === null
-      ? ''
-      : `join (select distinct ${askedKeys(target)} from ${askedArrays(target, 2)}) as asked on ${sameKey(target.key, 'l', 'asked')}`;
-  const { rows } = await source.query<(string | null)[]>({
-    text: `
-      select ${identList(columns, 'l')}
-      from ${logTable(target)} l ${asked}
-      where $1::bigint is null or l._id > $1::bigint
-      order by l._id
-      limit ${pageRows}`,
-    values: [after, ...(keys ?? [])],
-    rowMode: 'array',
-  });
-  return rows;
 }
 
 /** The ledger's entry `l` of a log row of the page; `$1` and `$2` are the page's first and last number. A few keys have few rows, far apart. */
@@ -168,7 +136,7 @@ async function loadBaseline({ client, target, until, keys }: Examined): Promise<
 }
 
 /**
- * What the source lost, and the store has merged: it can only be taken for what the store has of it, which is all of its period
+ * What the source lost, or has in a file that cannot be read, and the store has merged: it can only be taken for what the store has of it, which is all of its period
  * (law 4). So the rest of its key is compared all the same, with what it holds there.
  */
 async function loadLost({ client, target, until }: Examined): Promise<void> {
@@ -178,9 +146,18 @@ async function loadLost({ client, target, until }: Examined): Promise<void> {
     `insert into pg_temp.verify_claim
      select distinct on (s.id) s.bucket, ${key}, s.key, s.id, s.op, min(s.f) over of_one, ${isStart ? 'null' : 'max(s.t) over of_one'},
        ${target.version ? versionOf(target, target.version) : 'null'}, s.vals, l.told_at, u.told_at, true
-     from pg_temp.verify_stored s
-     join emend.diverged d on d._id = s.id and d.target = $1 and d.kind = 'lost'
-     join lateral emend.ledger_at(d._id) l on l._nonce = d._nonce and l.target = $1 and l.dismissed is null
+     from (
+       select s.*, d._nonce as nonce
+       from pg_temp.verify_stored s
+       join emend.diverged d on d._id = s.id and d.target = $1 and d.kind = 'lost'
+       union all
+       select s.*, null
+       from pg_temp.verify_unread u
+       cross join lateral unnest(u.ids) as r (numbers)
+       cross join lateral generate_series(lower(r.numbers), upper(r.numbers) - 1) as n (id)
+       join pg_temp.verify_stored s on s.id = n.id
+     ) as s
+     join lateral emend.ledger_at(s.id) l on l._nonce = coalesce(s.nonce, l._nonce) and l.target = $1 and l.dismissed is null
      left join emend.undone u on u._id = l._id and u.target = l.target and u.told_at <= $2::timestamptz
      where l.told_at <= $2::timestamptz
      window of_one as (partition by s.id)
@@ -195,17 +172,17 @@ function versionOf(target: Target, version: Column): string {
 }
 
 /**
- * All tables in one statement, so as of one moment. What was told later is left out, and what stood then stands, whatever
- * became of it since.
+ * What the store has, of all keys or of those in `verify_asked`. All tables in one statement, so as of one moment. What was told
+ * later is left out, and what stood then stands, whatever became of it since.
  */
-async function loadStored({ client, target, until, keys }: Examined): Promise<void> {
+export async function loadStored({ client, target, until }: Examined, asked: boolean): Promise<void> {
   const own = (suffix: 'history' | 'tombstone' | 'shadow') => ownObject(target, suffix);
   const none = 'null::timestamptz';
   const parts = [
-    part(target, targetTable(target), `'upsert'`, `'infinity'::timestamptz`, 'null', keys !== null),
-    part(target, own('history'), `'upsert'`, 's._known_to', 'null', keys !== null),
-    part(target, own('tombstone'), 's._op', 's._known_to', 'null', keys !== null),
-    part(target, own('shadow'), 's._op', none, `'shadow'`, keys !== null),
+    part(target, targetTable(target), `'upsert'`, `'infinity'::timestamptz`, 'null', asked),
+    part(target, own('history'), `'upsert'`, 's._known_to', 'null', asked),
+    part(target, own('tombstone'), 's._op', 's._known_to', 'null', asked),
+    part(target, own('shadow'), 's._op', none, `'shadow'`, asked),
   ];
   await client.query(
     `insert into pg_temp.verify_stored
@@ -219,6 +196,8 @@ async function loadStored({ client, target, until, keys }: Examined): Promise<vo
      ) as p`,
     [until],
   );
+  await client.query('create index if not exists verify_stored_bucket on pg_temp.verify_stored (bucket)');
+  await client.query('analyze pg_temp.verify_stored');
 }
 
 function part(

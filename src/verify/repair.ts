@@ -1,16 +1,14 @@
-import type { ClientBase, Pool } from 'pg';
-import { periodColumns } from '../change/target.ts';
+import type { Pool } from 'pg';
 import type { Target } from '../change/target.ts';
-import { ident, identList } from '../db/identifier.ts';
+import { identList } from '../db/identifier.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { logTable } from '../log/log-columns.ts';
 import { takeKeys } from '../merge/take-keys.ts';
-import { ownObject, targetTable } from '../store/names.ts';
-import { fromAxis } from '../store/period-form.ts';
 import { compare } from './compare.ts';
 import { load } from './load.ts';
 import { openWorkspace } from './workspace.ts';
 import type { Examined, KeyTexts } from './workspace.ts';
+import { writeDifferences } from './write-differences.ts';
 
 /**
  * Makes what the store has of these keys equal to what log and ledger say, in one transaction under their bucket locks:
@@ -23,6 +21,36 @@ import type { Examined, KeyTexts } from './workspace.ts';
  * @returns how many rows were put back or taken out
  */
 export async function repairKeys(source: Pool, store: Pool, target: Target, keys: KeyTexts): Promise<number> {
+  return withKeys(store, target, keys, async (examined) => {
+    let claims = await prepare(source, examined);
+    if ((await restoreLedger(source, examined)) > 0) claims = await prepare(source, examined);
+    await compare(examined, { claims });
+    await spareOrphans(source, examined);
+    const { takenOut, putIn } = await writeDifferences(examined);
+    return takenOut + putIn;
+  });
+}
+
+/** Gives the ledger back what it lost of these keys, and changes nothing else. Returns how many rows. */
+export async function repairLedger(
+  source: Pool,
+  store: Pool,
+  target: Target,
+  keys: KeyTexts,
+): Promise<number> {
+  return withKeys(store, target, keys, async (examined) => {
+    await prepare(source, examined);
+    return restoreLedger(source, examined);
+  });
+}
+
+/** `body` in one transaction under the bucket locks of the keys: no merge of them is under way, so nothing is too recent. */
+async function withKeys<T>(
+  store: Pool,
+  target: Target,
+  keys: KeyTexts,
+  body: (examined: Examined) => Promise<T>,
+): Promise<T> {
   return withTransaction(store, async (client) => {
     const { rows } = await client.query<{ number: string }>(
       `select number from emend.target where name = $1`,
@@ -31,13 +59,7 @@ export async function repairKeys(source: Pool, store: Pool, target: Target, keys
     const columns = target.key.map(({ name }) => name);
     const number = Number(rows[0]!.number);
     await takeKeys(client, [{ target, number, rows: { target: target.name, columns, values: keys } }]);
-    // no merge of these keys is under way now, so nothing is too recent
-    const examined: Examined = { client, target, until: 'infinity', keys };
-    let claims = await prepare(source, examined);
-    if ((await restoreLedger(source, examined)) > 0) claims = await prepare(source, examined);
-    await compare(examined, claims, () => {});
-    await spareOrphans(source, examined);
-    return apply(client, target);
+    return body({ client, target, until: 'infinity', keys });
   });
 }
 
@@ -79,7 +101,8 @@ async function restoreLedger(source: Pool, { client, target }: Examined): Promis
   return logged.length;
 }
 
-async function spareOrphans(source: Pool, { client, target }: Examined): Promise<void> {
+/** Takes out of the differences the keys that are left alone. */
+export async function spareOrphans(source: Pool, { client, target }: Examined): Promise<void> {
   const { rows } = await client.query<{ id: string }>(
     `select distinct s.id
      from pg_temp.verify_stored s
@@ -109,57 +132,4 @@ async function spareOrphans(source: Pool, { client, target }: Examined): Promise
      )`,
     [ids.filter((id) => !ofOthers.has(id))],
   );
-}
-
-/** What has to go, goes first, or a unique index would see both. */
-async function apply(client: ClientBase, target: Target): Promise<number> {
-  let rows = 0;
-  for (const place of places) {
-    const table = place === 'target' ? targetTable(target) : ownObject(target, place);
-    const gone = await client.query(
-      `delete from ${table} t
-       using pg_temp.verify_difference d
-       where d.place = $1 and t.tableoid = d.in_table and t.ctid = d.at_row`,
-      [place],
-    );
-    rows += gone.rowCount ?? 0;
-  }
-  for (const place of places) {
-    const put = await client.query(insertSql(target, place), [place]);
-    rows += put.rowCount ?? 0;
-  }
-  return rows;
-}
-
-const places = ['target', 'history', 'tombstone', 'shadow'] as const;
-
-function insertSql(target: Target, place: (typeof places)[number]): string {
-  const columns: [name: string, sql: string][] = [
-    ...target.key.map(({ name, type }, index): [string, string] => [name, `d.key[${index + 1}]::${type}`]),
-    ...periodColumns(target).map(({ name }, index): [string, string] => [
-      name,
-      index === 0 ? 'd.log_from' : end(),
-    ]),
-    ...target.values.flatMap((column, index): [string, string][] =>
-      place !== 'tombstone' || column === target.version
-        ? [[column.name, `d.log_vals[${index + 1}]::${column.type}`]]
-        : [],
-    ),
-    ['_version', 'd.id'],
-    ['_known_from', 'd.log_known_from'],
-    ['_backfill', `d.log_vals[${target.values.length + 1}]`],
-  ];
-  if (place === 'history' || place === 'tombstone') columns.push(['_known_to', 'd.log_known_to']);
-  if (place === 'tombstone' || place === 'shadow') columns.push(['_op', 'd.log_op']);
-  return `
-    insert into ${place === 'target' ? targetTable(target) : ownObject(target, place)} (${columns.map(([name]) => ident(name)).join(', ')})
-    select ${columns.map(([, sql]) => sql).join(', ')}
-    from pg_temp.verify_difference d
-    where d.place = $1 and d.log_op is not null`;
-
-  function end(): string {
-    return target.kind === 'timeline' && place === 'target'
-      ? fromAxis(target.period, 'd.log_to')
-      : 'd.log_to';
-  }
 }

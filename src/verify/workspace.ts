@@ -14,6 +14,8 @@ export interface Examined {
   readonly until: string;
   /** Null: all keys. */
   readonly keys: KeyTexts | null;
+  /** Where archived files are now, by their SHA-256; of others, where they were written. */
+  readonly archives?: ReadonlyMap<string, string>;
 }
 
 /** The greatest bucket number; rows are examined by ranges of buckets, so that no step needs more than its share. */
@@ -30,6 +32,7 @@ export function axisType(target: Target): string {
  * - `verify_claim`: the corrections that the ledger has, as the log states them (or, where the source lost them, as the store
  *   has them), with when each was told and taken back
  * - `verify_stored`: what the store has: target, history, tombstones, shadows
+ * - `verify_unread`: files of archived rows that cannot be read
  * - `verify_gap`: ids that log and ledger do not have alike
  * - `verify_difference`: where the fold of the one is not the other
  *
@@ -44,6 +47,7 @@ export async function openWorkspace({ client, target, keys }: Examined): Promise
     verify_asked: target.key.map(({ name, baseType }) => `${ident(name)} ${baseType}`).join(', '),
     verify_claim: `bucket integer, ${key}, key text[], id bigint, op text, f ${axis}, t ${axis}, ver ${target.version?.baseType ?? 'bigint'}, vals text[], told_at timestamptz, undone_at timestamptz, of_store boolean`,
     verify_stored: `bucket integer, ${key}, key text[], place text, id bigint, op text, f ${axis}, t ${axis}, vals text[], known_from timestamptz, known_to timestamptz, in_table oid, at_row tid`,
+    verify_unread: 'file text, problem text, rows bigint, ids int8multirange',
     verify_gap: 'kind text, id bigint, backfill text',
     verify_difference: `kind text, place text, key text[], id bigint, ${piece('log')}, ${piece('store')}, in_table oid, at_row tid`,
   };

@@ -2,8 +2,9 @@ import { expect } from 'vitest';
 import type { Pool } from 'pg';
 import type { Target } from '../../src/change/target.ts';
 import { createReader, expectCovered } from '../laws/run-program.ts';
-import { axisEnd, lifetimes, periodsOf } from '../support/model.ts';
-import type { Correction, Fold, Lifetime, Telling } from '../support/model.ts';
+import { axisEnd, lifetimes, periodsOf, tellingsOf } from '../support/model.ts';
+import type { Correction, Fold, Lifetime, Visible } from '../support/model.ts';
+import type { BackfillOutcome } from './backfill-outcome.ts';
 import { modelTargets } from './targets.ts';
 import type { ModelTarget } from './targets.ts';
 import { axis } from './writer.ts';
@@ -15,44 +16,44 @@ export interface Compared {
   readonly atomicRows: number;
   /** Numbers of rows whose commit was answered. */
   readonly committed: readonly bigint[];
+  readonly backfills: ReadonlyMap<string, BackfillOutcome>;
 }
 
 /** Laws 1 to 7, of the log as it is in the end. */
-export async function expectModel({
-  source,
-  store,
-  targets,
-  atomicRows,
-  committed,
-}: Compared): Promise<number> {
+export async function expectModel(compared: Compared): Promise<number> {
+  const { source, store, targets, atomicRows, committed, backfills } = compared;
   const logs = await Promise.all(modelTargets.map((target) => readLog(source, target)));
-  const ids = new Set(logs.flat().map(({ id }) => id));
+  const all = logs.flat();
+  const ids = new Set(all.map(({ id }) => id));
   expect(
     committed.filter((id) => !ids.has(Number(id))),
     'committed rows that the log does not have',
   ).toEqual([]);
 
-  await expectLedger(store, logs.flat());
-  await expectWholeTransactions(store, logs.flat(), atomicRows);
+  const ledger = await readLedger(store);
+  await expectLedger(store, all, ledger, backfills);
+  await expectWholeTransactions(store, all, atomicRows);
   for (const [place, { name, fold }] of modelTargets.entries()) {
     const target = targets.find((each) => each.name === name)!;
-    await expectTarget(store, target, fold, logs[place]!);
+    await expectTarget(store, target, fold, visibleOf(logs[place]!, ledger, backfills));
+    await expectStaged(store, target, logs[place]!, backfills);
   }
   return ids.size;
 }
 
 interface LogRow extends Correction {
   readonly xid: string;
+  readonly backfill: string | null;
 }
 
 async function readLog(source: Pool, { name, states }: ModelTarget): Promise<LogRow[]> {
   const steps = new Map(Array.from({ length: axisEnd + 1 }, (_, step) => [axis.write(step), step]));
   const { rows } = await source.query<Record<string, string | null>>(
-    `select k, _op, v, _id, _xid, ${states.includes('f') ? 'f' : 'null'} as f, ${states.includes('t') ? 't' : 'null'} as t
+    `select k, _op, v, _id, _xid, _backfill, ${states.includes('f') ? 'f' : 'null'} as f, ${states.includes('t') ? 't' : 'null'} as t
      from corrections.${name}
      order by _id`,
   );
-  return rows.map(({ k, _op: op, v, _id: id, _xid: xid, f, t }) => ({
+  return rows.map(({ k, _op: op, v, _id: id, _xid: xid, _backfill: backfill, f, t }) => ({
     id: Number(id),
     key: k!,
     op: op as Correction['op'],
@@ -61,21 +62,39 @@ async function readLog(source: Pool, { name, states }: ModelTarget): Promise<Log
     value: v ?? null,
     version: 0,
     xid: xid!,
+    backfill: backfill ?? null,
   }));
 }
 
-/** Laws 5 and 6: the ledger has the log, each row once (its primary key), and nothing else; nothing was set aside. */
-async function expectLedger(store: Pool, log: readonly LogRow[]): Promise<void> {
-  const { rows } = await store.query<{ id: string }>(
-    `select _id as id from emend.ledger where dismissed is null order by _id`,
+/** What the ledger has of each row: when it was told, in microseconds, or as what it was dismissed. */
+type Ledger = ReadonlyMap<number, number | string>;
+
+async function readLedger(store: Pool): Promise<Ledger> {
+  const { rows } = await store.query<{ id: string; told: string; dismissed: string | null }>(
+    `select _id as id, (extract(epoch from told_at) * 1000000)::bigint as told, dismissed from emend.ledger`,
   );
-  const wanted = log.map(({ id }) => id).sort((one, other) => one - other);
-  const found = rows.map(({ id }) => Number(id));
-  const [inLedger, inLog] = [new Set(found), new Set(wanted)];
+  expect(new Set(rows.map(({ id }) => id)).size, 'numbers in the ledger, each once').toBe(rows.length);
+  return new Map(rows.map(({ id, told, dismissed }) => [Number(id), dismissed ?? Number(told)]));
+}
+
+/** Laws 5 and 6: the ledger has what it ought to of each row of the log, and nothing else; nothing was set aside. */
+async function expectLedger(
+  store: Pool,
+  log: readonly LogRow[],
+  ledger: Ledger,
+  backfills: Compared['backfills'],
+): Promise<void> {
+  const inLog = new Set(log.map(({ id }) => id));
+  const wrong = log.filter(({ id, backfill }) => {
+    const found = ledger.get(id);
+    if (backfill === null) return typeof found !== 'number';
+    const { state, toldAt } = backfills.get(backfill)!;
+    return found !== (toldAt ?? (state === 'abandoned' ? 'abandoned' : undefined));
+  });
   expect(
     {
-      lost: wanted.filter((id) => !inLedger.has(id)),
-      invented: found.filter((id) => !inLog.has(id)),
+      lost: wrong.map(({ id, backfill }) => ({ id, backfill, found: ledger.get(id) })),
+      invented: [...ledger.keys()].filter((id) => !inLog.has(id)),
       setAside: (await store.query('select _id, reason from emend.dead_letter')).rows,
       diverged: (await store.query('select * from emend.diverged')).rows,
     },
@@ -83,18 +102,23 @@ async function expectLedger(store: Pool, log: readonly LogRow[]): Promise<void> 
   ).toEqual({ lost: [], invented: [], setAside: [], diverged: [] });
 }
 
-/** Law 7: what one transaction of the source wrote had its effect in one transaction of the store, if it is not too large. */
+/**
+ * Law 7: what one transaction of the source wrote had its effect in one transaction of the store, if it is not too large. Of rows
+ * that are compacted by now this cannot be told any more.
+ */
 async function expectWholeTransactions(
   store: Pool,
   log: readonly LogRow[],
   atomicRows: number,
 ): Promise<void> {
   const { rows } = await store.query<{ id: string; by: string }>(
-    `select _id as id, xmin::text as by from emend.ledger`,
+    `select _id as id, xmin::text as by from emend.ledger_recent`,
   );
   const mergedBy = new Map(rows.map(({ id, by }) => [Number(id), by]));
   const transactions = new Map<string, LogRow[]>();
-  for (const row of log) transactions.set(row.xid, [...(transactions.get(row.xid) ?? []), row]);
+  for (const row of log)
+    if (row.backfill === null && mergedBy.has(row.id))
+      transactions.set(row.xid, [...(transactions.get(row.xid) ?? []), row]);
   const torn = [...transactions].filter(
     ([, of]) => of.length <= atomicRows && new Set(of.map(({ id }) => mergedBy.get(id))).size > 1,
   );
@@ -104,36 +128,73 @@ async function expectWholeTransactions(
   ).toEqual([]);
 }
 
+/** A live correction from its merge on; the rows of a backfill from its promote to its revert. */
+function visibleOf(log: readonly LogRow[], ledger: Ledger, backfills: Compared['backfills']): Visible[] {
+  return log.flatMap((correction) => {
+    const from = ledger.get(correction.id);
+    if (typeof from !== 'number') return [];
+    const to = correction.backfill === null ? null : backfills.get(correction.backfill)!.revertedAt;
+    return [{ correction, from, to }];
+  });
+}
+
 /** Laws 1 to 4, and 6: a second effect of anything would be in history. */
-async function expectTarget(store: Pool, target: Target, fold: Fold, log: readonly LogRow[]): Promise<void> {
+async function expectTarget(
+  store: Pool,
+  target: Target,
+  fold: Fold,
+  visible: readonly Visible[],
+): Promise<void> {
   const read = createReader({ pool: store, targets: [target] }, axis);
-  const byKey = new Map<string, LogRow[]>();
-  for (const row of log) byKey.set(row.key, [...(byKey.get(row.key) ?? []), row]);
-  const now = [...byKey.values()].flatMap((rows) => fold(rows));
+  const byKey = new Map<string, Visible[]>();
+  for (const each of visible) {
+    const { key } = each.correction;
+    byKey.set(key, [...(byKey.get(key) ?? []), each]);
+  }
+  const now = [...byKey.values()].flatMap((ofKey) =>
+    fold(ofKey.filter(({ to }) => to === null).map(({ correction }) => correction)),
+  );
   expect(await read.believedNow(), `${target.name}: target and tombstones`).toEqual(sorted(now));
   if (target.kind === 'timeline')
     expect(await read.periods(), `${target.name}: periods`).toEqual(sorted(periodsOf(now)));
-  const tellings = await read.tellings(log);
-  expect(await read.everBelieved(), `${target.name}: target, history and tombstones over time`).toEqual(
-    sorted([...byKey.keys()].flatMap((key) => lifetimesOf(key, tellings, fold))),
+  expect(await read.believedOverTime(), `${target.name}: target, history and tombstones over time`).toEqual(
+    sorted([...byKey.values()].flatMap((ofKey) => lifetimesOf(ofKey, fold))),
   );
-  if (target.kind === 'timeline' && target.mode === 'override') await expectCovered(read, log);
+  if (target.kind === 'timeline' && target.mode === 'override')
+    await expectCovered(
+      read,
+      visible.map(({ correction }) => correction),
+    );
 }
 
-/** Of one key: the model is slow, and keys know nothing of each other. */
-function lifetimesOf(key: string, tellings: readonly Telling[], fold: Fold): Lifetime[] {
-  const mine = tellings.flatMap(({ merged }, place) => {
-    const ofKey = merged.filter((correction) => correction.key === key);
-    return ofKey.length === 0 ? [] : [{ place, telling: { merged: ofKey, undone: [] } }];
-  });
-  return lifetimes(
-    mine.map(({ telling }) => telling),
-    fold,
-  ).map((lifetime) => ({
+/** Of one key: the model is slow, and keys know nothing of each other. With the times of belief themselves. */
+function lifetimesOf(visible: readonly Visible[], fold: Fold): Lifetime[] {
+  const { ks, tellings } = tellingsOf(visible);
+  return lifetimes(tellings, fold).map((lifetime) => ({
     ...lifetime,
-    knownFrom: mine[lifetime.knownFrom]!.place,
-    knownTo: lifetime.knownTo === null ? null : mine[lifetime.knownTo]!.place,
+    knownFrom: ks[lifetime.knownFrom]!,
+    knownTo: lifetime.knownTo === null ? null : ks[lifetime.knownTo]!,
   }));
+}
+
+/** What waits for its promote is there, all of it where it was checked; nothing is left of what was decided on. */
+async function expectStaged(
+  store: Pool,
+  target: Target,
+  log: readonly LogRow[],
+  backfills: Compared['backfills'],
+): Promise<void> {
+  const { rows } = await store.query<{ id: string }>(`select _id as id from emend.${target.name}_staged`);
+  const staged = new Set(rows.map(({ id }) => Number(id)));
+  const isIn = ({ backfill }: LogRow, ...states: readonly string[]): boolean =>
+    backfill !== null && states.includes(backfills.get(backfill)!.state);
+  expect(
+    {
+      missing: log.filter((row) => isIn(row, 'checked') && !staged.has(row.id)).map(({ id }) => id),
+      left: log.filter((row) => staged.has(row.id) && !isIn(row, 'open', 'checked')).map(({ id }) => id),
+    },
+    `${target.name}: staged rows`,
+  ).toEqual({ missing: [], left: [] });
 }
 
 function sorted<T>(rows: readonly T[]): T[] {

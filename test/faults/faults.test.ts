@@ -7,9 +7,11 @@ import type { Servers } from './servers.ts';
 
 /**
  * Programs for each kind of queue: EMEND_FAULTS_PROGRAMS, of which the queue in Postgres gets a quarter. EMEND_FAULTS_SEED is
- * the first one's seed, the next ones count up: a failure names the seed with which it alone is run again.
+ * the first one's seed, the next ones count up: a failure names the seed with which it alone is run again. EMEND_FAULTS_LONG: with
+ * faults that take a minute.
  */
 const programs = Number(process.env.EMEND_FAULTS_PROGRAMS ?? 2);
+const isLong = (process.env.EMEND_FAULTS_LONG ?? '') !== '';
 const firstSeed = Number(process.env.EMEND_FAULTS_SEED ?? Math.floor(Math.random() * 2 ** 31));
 const queues = [
   { queue: 'redis' as const, count: programs },
@@ -28,13 +30,13 @@ describe.each(queues)('after any faults, once everything runs again, queue in $q
     'nothing is lost and nothing happened twice: seed %i',
     { timeout: 300_000 },
     async (seed) => {
-      const program = programOf(seed, queue);
+      const program = programOf(seed, queue, isLong);
       try {
         const outcome = await runProgram(servers, queue, program);
         tell(`seed ${seed}, queue in ${queue}: ${JSON.stringify(outcome)}`);
       } catch (error) {
         (error as Error).message +=
-          `\n\nrun it again: EMEND_FAULTS_SEED=${seed} EMEND_FAULTS_PROGRAMS=1 EMEND_FAULTS_QUEUE=${queue} npm run test:faults` +
+          `\n\nrun it again: EMEND_FAULTS_SEED=${seed} EMEND_FAULTS_PROGRAMS=1 EMEND_FAULTS_QUEUE=${queue} ${isLong ? 'npm run test:faults' : 'npm run test:only -- test/faults'}` +
           `\nprogram: ${JSON.stringify(program)}`;
         // a long run shows it at its end
         tell((error as Error).message);

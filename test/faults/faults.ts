@@ -6,6 +6,10 @@ import type { Fault } from './program.ts';
 import type { Bench } from './run-program.ts';
 
 const lookForMergeMs = 1_000;
+/** A backfill is written first, and is at each step for a moment only. */
+const lookForBackfillMs = 6_000;
+/** The class of the locks under which backfills are moved. */
+const lockClassOfBackfills = 0x656e0000;
 
 /** Ends when the fault is over: what was killed runs again, or is about to be started by its supervisor. */
 export async function applyFault(bench: Bench, fault: Fault): Promise<void> {
@@ -15,13 +19,19 @@ export async function applyFault(bench: Bench, fault: Fault): Promise<void> {
       return processes.kill(pick(bench, fault), fault.downMs);
     case 'in merge':
       await untilMerging(bench);
-      return inMerge(bench, fault);
+      return toWorkers(bench, fault);
+    case 'in backfill':
+      await untilMoving(bench, fault.at);
+      return toWorkers(bench, fault);
     case 'stop':
       return processes.stopFor(pick(bench, fault), fault.forMs);
     case 'kill postgres':
       return servers[fault.what].kill(fault.downMs);
     case 'restart postgres':
       return servers[fault.what].restart();
+    case 'restart both':
+      await Promise.all([servers.source.restart(fault.how), servers.store.restart(fault.how)]);
+      return;
     case 'cut connections':
       return cutConnections(fault.what === 'source' ? bench.sourceUrl : bench.storeUrl);
     case 'drop slot':
@@ -38,18 +48,38 @@ function pick({ processes }: Bench, { what, which }: { what: 'reader' | 'worker'
   return all[which % all.length]!;
 }
 
-/** Any worker's merge; who waits in vain goes on. */
-async function untilMerging({ storeUrl }: Bench): Promise<void> {
-  const client = new pg.Client({ connectionString: storeUrl });
+/** Any worker's merge. */
+function untilMerging({ storeUrl }: Bench): Promise<void> {
+  return untilFound(
+    storeUrl,
+    `select from pg_locks where locktype = 'advisory' and classid::bigint between $1 and $1 + 255 and granted limit 1`,
+    [lockClass],
+    lookForMergeMs,
+  );
+}
+
+/** Some worker has the lock of a backfill that the store has in this state. */
+function untilMoving({ storeUrl }: Bench, state: string): Promise<void> {
+  return untilFound(
+    storeUrl,
+    `select from emend.backfill b
+     join pg_locks l on l.objid::bigint = (hashtext(b.name)::bigint & 4294967295)
+     where l.locktype = 'advisory' and l.classid::bigint = $1 and l.granted and b.state = $2
+     limit 1`,
+    [lockClassOfBackfills, state],
+    lookForBackfillMs,
+  );
+}
+
+/** Who waits in vain goes on. */
+async function untilFound(url: string, sql: string, values: unknown[], forMs: number): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
   client.on('error', () => undefined);
-  const endAt = performance.now() + lookForMergeMs;
+  const endAt = performance.now() + forMs;
   try {
     await client.connect();
     while (performance.now() < endAt) {
-      const { rows } = await client.query(
-        `select from pg_locks where locktype = 'advisory' and classid::bigint between $1 and $1 + 255 and granted limit 1`,
-        [lockClass],
-      );
+      const { rows } = await client.query(sql, values);
       if (rows.length > 0) break;
     }
   } catch {
@@ -59,9 +89,9 @@ async function untilMerging({ storeUrl }: Bench): Promise<void> {
   }
 }
 
-async function inMerge(
+async function toWorkers(
   { servers, processes }: Bench,
-  { of, forMs }: Extract<Fault, { kind: 'in merge' }>,
+  { of, forMs }: Extract<Fault, { kind: 'in merge' | 'in backfill' }>,
 ): Promise<void> {
   switch (of) {
     case 'kill':
@@ -71,6 +101,8 @@ async function inMerge(
       return;
     case 'kill store':
       return servers.store.kill(0);
+    case 'kill source':
+      return servers.source.kill(0);
     case 'kill redis':
       return servers.redis.kill(forMs, { keepsData: true });
   }

@@ -1,15 +1,26 @@
-// `emend <roles>` of the built package, with a shorter job lock: what a killed worker had at work comes back within seconds.
-// Its arguments are the roles. It ends with the process that started it.
+// `emend <roles>` of the built package, with a shorter job lock (what a killed worker had at work comes back within seconds), unless
+// EMEND_FAULTS_REAL_LOCKS is set. Its arguments are the roles. It ends with the process that started it.
+import { writeFileSync } from 'node:fs';
 import { readConfig } from '../../dist/config/config.js';
 import { reportError } from '../../dist/cli/report-error.js';
 import { serve } from '../../dist/cli/serve.js';
 
 process.stdin.on('end', () => process.exit(1)).resume();
 
-const queueTuning = { lockMs: 3_000, stalledCheckMs: 1_000, stuckMs: 8_000, lastRetryMs: 3_000 };
+const heapDir = process.env.EMEND_FAULTS_HEAP_DIR;
+if (heapDir) {
+  const write = () => writeFileSync(`${heapDir}/${process.pid}`, String(process.memoryUsage().heapUsed));
+  setInterval(write, 1_000).unref();
+}
+
+const shorter = { lockMs: 3_000, stalledCheckMs: 1_000, stuckMs: 8_000, lastRetryMs: 3_000 };
+const queueTuning = process.env.EMEND_FAULTS_REAL_LOCKS ? {} : shorter;
 try {
   const config = await readConfig({ file: null, cwd: process.cwd(), env: process.env });
-  await serve(config, process.argv.slice(2), { queueTuning });
+  // smaller than a configuration may say, so that batches go by reference
+  const maxBytes = Number(process.env.EMEND_FAULTS_MAX_BYTES ?? config.queue.maxBytes);
+  const { queue, ...rest } = config;
+  await serve({ ...rest, queue: { ...queue, maxBytes } }, process.argv.slice(2), { queueTuning });
   process.exit(0);
 } catch (error) {
   process.exit(reportError(error, false));

@@ -4,10 +4,13 @@ import { resolveConfig } from '../../src/config/config.ts';
 import type { ResolvedConfig } from '../../src/config/resolved-config.ts';
 import { createPool } from '../../src/db/pool.ts';
 import { withClient } from '../../src/db/transaction.ts';
+import { readForms } from '../support/queue-forms.ts';
 import { migrate } from '../../src/pipeline/migrate.ts';
 import { resolveTargets } from '../../src/store/resolve-targets.ts';
 import { eventually } from '../support/eventually.ts';
 import { query } from '../support/query.ts';
+import { writeBackfill } from './backfill-author.ts';
+import { settledBackfills } from './backfill-outcome.ts';
 import { createBuiltCli } from './built-cli.ts';
 import { expectModel } from './compare.ts';
 import { applyFault } from './faults.ts';
@@ -30,7 +33,7 @@ export interface Bench {
 
 /** A writer whose server does not come back has failed. */
 const writersEndWithinMs = 60_000;
-const settledWithinSeconds = 90;
+const settledWithinSeconds = 120;
 
 /** What a program came to: that it did not do its harm in vain. */
 export interface Outcome {
@@ -40,6 +43,10 @@ export interface Outcome {
   readonly deaths: number;
   /** Put on the queue again by the sweep. */
   readonly sweptRows: number;
+  /** The most batches that waited by reference at a time. */
+  readonly references: number;
+  /** What became of the backfills. */
+  readonly backfills: readonly string[];
   /** From the end of the last fault until everything was merged. */
   readonly settledMs: number;
 }
@@ -67,21 +74,26 @@ export async function runProgram(
     SOURCE_URL: sourceUrl,
     STORE_URL: storeUrl,
     ...(redis === undefined ? {} : { REDIS_URL: redis }),
+    ...(program.maxQueueBytes === null ? {} : { EMEND_FAULTS_MAX_BYTES: String(program.maxQueueBytes) }),
+    ...(program.hasRealLocks ? { EMEND_FAULTS_REAL_LOCKS: '1' } : {}),
   });
   const processes = startProcesses(cli, program);
   const bench = { servers, queue, sourceUrl, storeUrl, config, processes };
   let faults: string[] = [];
   try {
     await processes.ready();
-    const committed = await play(bench, program);
+    const watch = watchReferences(bench, program);
+    const committed = await play(bench, program).finally(() => watch.end());
     const { stdout } = await cli.expect(['wait', '--timeout', String(settledWithinSeconds), '--json']);
     const { waitedMs: settledMs } = JSON.parse(stdout) as { waitedMs: number };
     const deaths = processes.output().match(/ ended with /g)?.length ?? 0;
-    faults = await processes.end();
-    const rows = await compare(bench, committed);
+    const { rows, backfills } = await compare(bench, program, committed, async () => {
+      faults = await processes.end();
+    });
     await cli.expect(['verify', '--json']);
     if (faults.length > 0) throw new Error(faults.join('\n'));
-    return { rows, deaths, sweptRows: sweptRows(processes.output()), settledMs };
+    const references = watch.most();
+    return { rows, deaths, sweptRows: sweptRows(processes.output()), references, backfills, settledMs };
   } catch (error) {
     const status = await cli.run(['status']);
     (error as Error).message +=
@@ -95,11 +107,14 @@ export async function runProgram(
 }
 
 /** Writers and faults, each at its time. Returns the numbers of the rows whose commit was answered. */
-async function play(bench: Bench, { keys, writers, faults }: Program): Promise<bigint[]> {
+async function play(bench: Bench, { keys, writers, backfills, faults }: Program): Promise<bigint[]> {
   const { sourceUrl } = bench;
   const deadline = performance.now() + writersEndWithinMs;
   const [committed] = await Promise.all([
-    Promise.all(writers.map((transactions) => runWriter(sourceUrl, keys, transactions, deadline))),
+    Promise.all([
+      ...writers.map((transactions) => runWriter(sourceUrl, keys, transactions, deadline)),
+      ...backfills.map((plan, place) => writeBackfill(bench, keys, place, plan, deadline)),
+    ]),
     Promise.all(
       faults.map(async (fault) => {
         await sleep(fault.atMs);
@@ -110,23 +125,55 @@ async function play(bench: Bench, { keys, writers, faults }: Program): Promise<b
   return committed.flat();
 }
 
+/** Nothing moves any more once `atRest` has ended. */
 async function compare(
   { config, sourceUrl, storeUrl }: Bench,
+  program: Program,
   committed: readonly bigint[],
-): Promise<number> {
+  atRest: () => Promise<void>,
+): Promise<{ rows: number; backfills: string[] }> {
   const source = createPool({ url: sourceUrl, applicationName: 'emend test' });
   const store = createPool({ url: storeUrl, applicationName: 'emend test' });
   try {
-    return await expectModel({
+    const backfills = await settledBackfills({ source, store }, program.backfills);
+    await atRest();
+    const rows = await expectModel({
       source,
       store,
+      backfills,
       targets: await withClient(store, (client) => resolveTargets(client, config.targets)),
       atomicRows: config.capture.atomicRows,
       committed,
     });
+    return { rows, backfills: [...backfills.values()].map(({ state }) => state) };
   } finally {
     await Promise.all([source.end(), store.end()]);
   }
+}
+
+/** That batches really went by reference where the queue is small. */
+function watchReferences(
+  { config, storeUrl }: Bench,
+  { maxQueueBytes }: Program,
+): { most(): number; end(): Promise<void> } {
+  const store = createPool({ url: storeUrl, applicationName: 'emend test' });
+  let most = 0;
+  let isEnding = maxQueueBytes === null;
+  const watching = (async () => {
+    while (!isEnding) {
+      const forms = await readForms({ config, store }).catch(() => undefined); // a server is away
+      most = Math.max(most, forms?.byReference ?? 0);
+      await sleep(100);
+    }
+  })();
+  return {
+    most: () => most,
+    async end() {
+      isEnding = true;
+      await watching;
+      await store.end();
+    },
+  };
 }
 
 function sweptRows(output: string): number {

@@ -15,8 +15,8 @@ interface Killable {
 
 export interface PostgresServer extends Killable {
   url(database?: string): string;
-  /** An orderly end, which cuts all connections, and a start. */
-  restart(): Promise<void>;
+  /** An end that cuts all connections, orderly or without a checkpoint, and a start. */
+  restart(how?: 'fast' | 'immediate'): Promise<void>;
 }
 
 export interface RedisServer extends Omit<Killable, 'kill'> {
@@ -78,8 +78,9 @@ async function startPostgresServer(dataDir: string, ends: (() => Promise<void>)[
         await sleep(downMs);
         server = await start(port);
       }),
-    restart: () =>
+    restart: (how = 'fast') =>
       inTurn(async () => {
+        if (how === 'immediate') process.kill(server.pid, 'SIGQUIT');
         await server.stop();
         server = await start(port);
       }),

@@ -48,7 +48,7 @@ export async function runWriter(
   return committed;
 }
 
-async function connect(url: string): Promise<pg.Client> {
+export async function connect(url: string): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: url, application_name: 'writer' });
   client.on('error', () => undefined); // the next statement tells
   await client.connect();
@@ -56,7 +56,7 @@ async function connect(url: string): Promise<pg.Client> {
 }
 
 /** The server is down, goes down, comes up, or has cut us off. */
-function isAway(error: unknown): boolean {
+export function isAway(error: unknown): boolean {
   const { code, message } = error as { code?: string; message?: string };
   return code === undefined
     ? /terminated|not queryable|ended|closed/i.test(message ?? '')
@@ -80,11 +80,12 @@ async function write(client: pg.Client, keys: number, transaction: Transaction):
   return transaction.end === 'rollback' ? [] : ids;
 }
 
-async function insertRows(
+export async function insertRows(
   client: pg.Client,
   random: Random,
   keys: number,
   { rows, into }: Pick<Transaction, 'rows' | 'into'>,
+  backfill: string | null = null,
 ): Promise<bigint[]> {
   const only = random.below(modelTargets.length);
   const chosen = Array.from({ length: rows }, () =>
@@ -93,7 +94,7 @@ async function insertRows(
   const ids: bigint[] = [];
   for (const [place, target] of modelTargets.entries()) {
     const count = chosen.filter((each) => each === place).length;
-    if (count > 0) ids.push(...(await insertInto(client, random, keys, target, count)));
+    if (count > 0) ids.push(...(await insertInto(client, random, keys, target, count, backfill)));
   }
   return ids;
 }
@@ -104,6 +105,7 @@ async function insertInto(
   keys: number,
   { name, states, ops }: ModelTarget,
   count: number,
+  backfill: string | null,
 ): Promise<bigint[]> {
   const rows = Array.from({ length: count }, () => {
     const op = ops[random.below(ops.length)]!;
@@ -111,13 +113,14 @@ async function insertInto(
     const to = from + 1 + random.below(axisEnd - from);
     return {
       k: `k${random.below(keys)}`,
+      _backfill: backfill,
       _op: op,
       v: op === 'upsert' ? [null, 'x', 'y'][random.below(3)]! : null,
       ...(states.includes('f') ? { f: axis.write(from) } : {}),
       ...(states.includes('t') ? { t: axis.write(to) } : {}),
     };
   });
-  const columns = ['k', '_op', 'v', ...states].join(', ');
+  const columns = ['k', '_backfill', '_op', 'v', ...states].join(', ');
   const written = await client.query<{ id: string }>(
     `insert into corrections.${name} (${columns})
      select ${columns} from jsonb_populate_recordset(null::corrections.${name}, $1::jsonb)

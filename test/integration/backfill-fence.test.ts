@@ -142,7 +142,7 @@ describe('while a large backfill is promoted', () => {
         [...counts].filter((rows) => rows !== 0 && rows < backfilled),
         'half of it was seen',
       ).toEqual([]);
-      expect([counts.has(0), counts.has(backfilled)], 'seen before and after').toEqual([true, true]);
+      expect([counts.has(0), Math.max(...counts) >= backfilled], 'seen before and after').toEqual([true, true]);
 
       const whileFenced = (await latencies)
         .flat()
@@ -297,7 +297,7 @@ describe('a fence', () => {
         message: expect.stringContaining('has not ended'),
       }),
     );
-    expect(await store(`select backfill from emend.fence_of`)).toEqual([{ backfill: name }]);
+    expect(await store(`select holder from emend.fence_of`)).toEqual([{ holder: name }]);
     await stopped.release();
     await promoting;
     await carryOutAll(install, name);
@@ -334,7 +334,7 @@ describe('a fence', () => {
       await stopped.release();
       await eventually(async () => expect(await state(name)).toBe('promoted'), { timeoutMs: 60_000 });
       await install.wait();
-      expect(await store(`select backfill from emend.fence_of`)).toEqual([]);
+      expect(await store(`select holder from emend.fence_of`)).toEqual([]);
       expect(await store(`select price, count(*) from public.prices group by 1 order by 1`)).toEqual([
         { price: '40', count: '51' },
         { price: '41', count: '1' },

@@ -244,15 +244,69 @@ where route in ('R5', 'R6');
     expect(await run(write(`${named()}.mjs`, mended))).toMatchObject({ state: 'checked', problem: null });
   });
 
-  it('of which rows have been loaded keeps them, and its name, when the rest is refused', async () => {
-    const rows = `[{ target: 'fares', rows: () => [${september('R9', 190)}] }, { target: 'fares', rows: { file: 'gone.csv' } }]`;
-    await expect(run(ts(`rows: ${rows}`))).rejects.toThrow(/there is no file/);
-    expect(await opened()).toBe(1);
-    const { rows: kept } = await install.source.query(
-      `select route from corrections.fares where _backfill = $1`,
-      [named()],
-    );
-    expect(kept).toEqual([{ route: 'R9' }]);
+  describe('of which rows have been loaded when the rest is refused', () => {
+    const first = `{ target: 'fares', rows: () => [${september('R9', 190)}] }`;
+    const second = `{ target: 'fares', rows: () => [${september('R10', 200)}] }`;
+    const halfLoaded = async () => {
+      const missing = `{ target: 'fares', rows: { file: 'gone.csv' } }`;
+      await expect(run(ts(`rows: [${first}, ${missing}]`))).rejects.toThrow(/there is no file/);
+      expect(await logged()).toEqual(['R9']);
+    };
+    const logged = async () =>
+      (
+        await install.source.query(`select route from corrections.fares where _backfill = $1 order by _id`, [
+          named(),
+        ])
+      ).rows.map(({ route }) => String(route));
+    // a module of another name: this process has the old one
+    const mend = (rows: string) =>
+      write(
+        `${named()}.mjs`,
+        `export default { targets: ['fares'], reason: 'mended', logicVersion: 'v2', boundary: { fares: { to: '2026-10-01' } }, rows: ${rows} }`,
+      );
+
+    it('can be mended and run under its name: what is loaded is not loaded twice, and what it stated before stays on record', async () => {
+      await halfLoaded();
+      const path = mend(`[${first}, ${second}]`);
+      expect(await run(path)).toMatchObject({ state: 'checked', done: ['loaded', 'sealed', 'checked'] });
+      expect(await logged()).toEqual(['R9', 'R10']);
+      const { reason, logicVersion, boundary, origin } = await showBackfill(install.config, named());
+      expect({ reason, logicVersion, boundary }).toEqual({
+        reason: 'mended',
+        logicVersion: 'v2',
+        boundary: { fares: { to: '2026-10-01' } },
+      });
+      expect(origin).toMatchObject({
+        file: `${named()}.mjs`,
+        mended: [{ reason: 'contract 17', logic_version: 'v1', origin: { file: `${named()}.ts` } }],
+      });
+      // the workers check by what it states now
+      const { rows } = await install.store.query<{ boundary: string; reason: string }>(
+        `select boundary::text as boundary, reason from emend.backfill where name = $1`,
+        [named()],
+      );
+      expect(rows[0]).toEqual({ boundary: '{"fares": {"to": "2026-10-01"}}', reason: 'mended' });
+      expect((await run(path)).done).toEqual([]);
+    });
+
+    it.each<[string, string, RegExp]>([
+      ['gives other rows for what is loaded', `[${first.replace('190', '191')}, ${second}]`, /has other content/],
+      ['gives more rows for it', `[${first.replace(' }]', ' }, ' + september('R8', 1) + ']')}, ${second}]`, /has other content/],
+      ['leaves out what is loaded', `[{ target: 'fares', rows: { sql: "select 'R8' as route" } }]`, /rows-1|another select/],
+      ['has it under another name', `[{ target: 'fares', rows: { file: 'b.csv' } }]`, /rows of rows-1 have been loaded/],
+    ])('is refused where the changed file %s: no row of it is sealed', async (_case, rows, message) => {
+      await halfLoaded();
+      const path = mend(rows);
+      await expect(run(path)).rejects.toMatchObject({
+        code: 'backfill_refused',
+        message: expect.stringMatching(message) as string,
+        remedy: expect.stringContaining('abandon') as string,
+      });
+      expect(await logged()).toEqual(['R9']);
+      const { state, origin } = await showBackfill(install.config, named());
+      expect({ state, origin }).toMatchObject({ state: 'open', origin: { file: `${named()}.ts` } });
+      expect(origin).not.toHaveProperty('mended');
+    }); // prettier-ignore
   });
 
   it.each<[string, string, string, RegExp[]]>([

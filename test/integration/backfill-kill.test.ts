@@ -63,7 +63,7 @@ describe('a worker that is killed with kill -9', () => {
     (await install.source.query(sql, values)).rows;
   const store = async (sql: string, values: unknown[] = []) => (await install.store.query(sql, values)).rows;
   const fences = () =>
-    store(`select distinct backfill from emend.fence union select backfill from emend.fence_of`);
+    store(`select distinct holder from emend.fence union select holder from emend.fence_of`);
   async function held(): Promise<{ orders: number; prices: number }> {
     const [row] = await store(
       `select (select count(*) from public.orders) as orders, (select count(*) from public.prices) as prices`,
@@ -109,7 +109,7 @@ describe('a worker that is killed with kill -9', () => {
       await eventually(async () => expect(await hasSession(install, name)).toBe(false));
       await eventually(async () => {
         await removeOrphanFences(install.store);
-        expect(await fences()).toEqual(isFenced ? [{ backfill: name }] : []);
+        expect(await fences()).toEqual(isFenced ? [{ holder: name }] : []);
       });
       expect(await held(), 'what readers see').toEqual(meanwhile);
       await stopped.release();

@@ -3,6 +3,7 @@ import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { takeOver } from '../../src/backfill/state.ts';
 import { defineConfig, timeline } from '../../src/config/define-config.ts';
 import { createPool } from '../../src/db/pool.ts';
+import { discardDeadLetters } from '../../src/pipeline/dead.ts';
 import { migrate } from '../../src/pipeline/migrate.ts';
 import { verify } from '../../src/pipeline/verify.ts';
 import { carryOutRequests, readRequests } from '../support/backfill-requests.ts';
@@ -72,6 +73,45 @@ describe('a sealed backfill', () => {
     ).toEqual([{ cabin: 'Y', _backfill: name }]);
     expect((await verify(install.config))[0]!.found).toEqual({});
   });
+
+  it.each([
+    ['before its chunks are staged', 'seats'],
+    ['when they have been', 'meals'],
+  ])(
+    'goes on under the columns that were sealed where its target gains one after that, %s; also with a row that is dismissed',
+    async (when, column) => {
+      if (when.startsWith('before')) {
+        await store(`delete from emend.fares_staged where _backfill = $1`, [name]);
+        await store(`delete from emend.backfill_request where backfill = $1`, [name]);
+      }
+      await source(
+        `insert into corrections.fares (route, valid_from, valid_to, price, _backfill) values ('bad', '2026-03-01', '2026-04-01', 99, $1)`,
+        [name],
+      );
+      await store(`alter table emend.fares_staged add constraint refused check (price <> 99)`);
+      await seal();
+      await store(`alter table public.fares add column ${column} int not null default 7`);
+      await migrate({ config: install.config, print: false });
+      await work();
+      expect((await state())['problem']).toContain('1 row of fares is set aside');
+      const letters = await store(
+        `select _id from emend.dead_letter_open where log_row ->> '_backfill' = $1`,
+        [name],
+      );
+      await discardDeadLetters(
+        install.config,
+        letters.map(({ _id }) => _id!),
+        'not ours',
+      );
+      await work();
+      expect(await state()).toEqual({ state: 'checked', problem: null });
+      expect((await staged()).map((row) => row[column])).toEqual(['7', '7', '7']);
+      await source(`select corrections.promote_backfill($1)`, [name]);
+      await work();
+      expect(await state()).toEqual({ state: 'promoted', problem: null });
+      await store(`alter table emend.fares_staged drop constraint refused`);
+    },
+  );
 
   it('is staged anew where rows are gone though all of its chunks are done, as by a kill between taking away and staging', async () => {
     await store(`delete from emend.fares_staged where _backfill = $1 and price > 1`, [name]);

@@ -66,6 +66,10 @@ test('a second reader waits and takes over within 10 s after the first one is go
 
 test('a server that falls silent is noticed, and rows come after it', async () => {
   const source = await createSource((await createDatabases('capture silent')).sourceUrl);
+  // a server is waited for at least half of its own timeout
+  await source.db.query(
+    `do $$ begin execute format('alter database %I set wal_sender_timeout = 1000', current_database()); end $$`,
+  );
   const reader = startReader(source, { liveness: { pingAfterMs: 200, deadAfterMs: 800 } });
   await streaming(reader);
   const { pid } = await source.slotRow();

@@ -204,7 +204,7 @@ describe('emend backfill', () => {
     running = cli.start(['start']);
     await running.said('emend is running');
     const sealed = await cli.json<CarriedOut>(['backfill', 'seal', 'reprice', '--timeout', '60']);
-    expect(sealed).toEqual({ backfill: 'reprice', state: 'checked', problem: null, waitsFor: null });
+    expect(sealed).toEqual({ backfill: 'reprice', state: 'checked', problem: null, waitsFor: null, window: [] });
     const report = await showBackfill(resolved, 'reprice');
     expect(report).toMatchObject({
       state: 'checked',

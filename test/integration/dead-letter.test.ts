@@ -22,7 +22,12 @@ describe('a bad row stops only itself', () => {
         create unique index orders_email on public.orders (email);
         create table public.payments (id integer primary key, amount numeric(4, 2));
         create function public.refuse_666() returns trigger language plpgsql as
-          $$ begin if new.amount = -666 then raise exception 'not this amount'; end if; return new; end $$;
+          $$ begin
+            if new.amount = -666 then raise exception 'not this amount'; end if;
+            if new.amount = -667 then raise exception using errcode = 'SHOP1'; end if;
+            if new.amount = -668 then assert new.email is not null; end if;
+            return new;
+          end $$;
         create trigger refuse before insert or update on public.orders for each row execute function public.refuse_666();`,
       targets,
     });
@@ -42,8 +47,10 @@ describe('a bad row stops only itself', () => {
   it('each kind of bad row is set aside alone, while the 10,000 around them are merged', async () => {
     await install.source.query(`
       insert into corrections.orders (id, amount, email, customer, doc)
-      select n, case n when 100 then 2000000 when 300 then -666 else n end,
-        case when n in (500, 501) then 'same@example.org' end, case n when 700 then 7 end,
+      select n, case n when 100 then 2000000 when 300 then -666 when 301 then -667 when 302 then -668 else n end,
+        case when n in (500, 501) then 'same@example.org'
+          -- more than fits into the unique index
+          when n = 600 then (select string_agg(md5(i::text), '') from generate_series(1, 200) i) end, case n when 700 then 7 end,
         case when n % 2 = 0 then jsonb_build_object('n', n) end
       from generate_series(1, 5000) n`);
     await install.source.query(
@@ -53,14 +60,17 @@ describe('a bad row stops only itself', () => {
     expect(await deadLetters()).toEqual([
       { target: 'orders', sqlstate: '23514', id: '100' },
       { target: 'orders', sqlstate: 'P0001', id: '300' },
+      { target: 'orders', sqlstate: 'SHOP1', id: '301' },
+      { target: 'orders', sqlstate: 'P0004', id: '302' },
       { target: 'orders', sqlstate: '23505', id: '501' },
+      { target: 'orders', sqlstate: '54000', id: '600' },
       { target: 'orders', sqlstate: '23503', id: '700' },
       { target: 'payments', sqlstate: '22003', id: '42' },
     ]);
     const { rows } = await install.store.query(
       `select (select count(*) from public.orders) as orders, (select count(*) from public.payments) as payments`,
     );
-    expect(rows[0]).toEqual({ orders: '4996', payments: '4999' });
+    expect(rows[0]).toEqual({ orders: '4993', payments: '4999' });
   });
 
   it('a row whose foreign key is met later in its transaction, or soon after, is not set aside', async () => {

@@ -296,6 +296,15 @@ describe('correct()', () => {
     ]);
   });
 
+  test('a Date is a day as it is in UTC, and refused where that would make another day of it', async () => {
+    await correct(orm, things, { id: 1n, day: new Date('2026-01-01') });
+    await correct(client, byName.things, { id: 1, day: new Date('2026-01-01') });
+    await expect(
+      correct(orm, things, { id: 1n, day: new Date('2026-01-01T00:00:00+02:00') }),
+    ).rejects.toMatchObject({ code: 'correction_invalid' });
+    expect(await written('things', 'day')).toEqual([{ day: '2026-01-01' }, { day: '2026-01-01' }]);
+  });
+
   test('a text that is too long for its column is refused, not cut', async () => {
     await expect(correct(client, byName.things, { id: 1, code: 'long' })).rejects.toThrow('value too long');
   });
@@ -309,6 +318,11 @@ describe('correct()', () => {
     ],
     ['a number beyond 2^53', { id: 2 ** 60 }, 'row 0: "id" is a number beyond'],
     ['an invalid Date', { id: 1, day: new Date('x') }, 'row 0: "day" is an invalid Date'],
+    [
+      'a Date with a time of day for a date',
+      { id: 1, day: new Date('2026-01-01T00:00:00+02:00') },
+      'row 0: "day" is a Date with a time of day',
+    ],
     [
       'a Date of before Christ',
       { id: 1, day: new Date('-000043-01-01') },

@@ -1,7 +1,12 @@
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import pg from 'pg';
 import { expect, it, onTestFinished } from 'vitest';
 import { defineConfig, facts } from '../../src/config/define-config.ts';
 import { migrate } from '../../src/pipeline/migrate.ts';
+import { createLogger } from '../../src/observe/logger.ts';
+import { startPipeline } from '../../src/pipeline/pipeline.ts';
 import { readStatus } from '../../src/pipeline/status.ts';
 import { eventually } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
@@ -44,7 +49,8 @@ async function slotOf({ source }: Install): Promise<string> {
 async function recovers(install: Install, ...ids: number[]): Promise<void> {
   const pipeline = await install.start();
   await eventually(async () => expect(await merged(install)).toEqual(ids));
-  await eventually(async () => expect(await named(install)).toEqual([]));
+  // a server lets a slot's WAL go at its next snapshot of running transactions, which it makes every 15 s
+  await eventually(async () => expect(await named(install)).toEqual([]), { timeoutMs: 40_000 });
   await order(install, 1_000);
   await install.wait();
   expect(await merged(install)).toEqual([...ids, 1_000]);
@@ -147,3 +153,89 @@ it('a publication that was dropped is named; once it is migrated again, everythi
   await install.source.query(`select pg_drop_replication_slot($1)`, [publication]);
   await recovers(install, 1);
 });
+
+it('unreserved: the source is about to give it up, which is named while a reader can still catch up', async () => {
+  // no checkpoint comes by itself: that is what gives it up
+  const server = await startSourceServer({ max_slot_wal_keep_size: '2MB', checkpoint_timeout: '1h' });
+  const install = await createInstall('slot unreserved', { ddl, targets, sourceUrl: server.url });
+  await order(install, 1, 2);
+  for (let segment = 0; segment < 3; segment += 1) {
+    await install.source.query(`select pg_logical_emit_message(false, 'other', 'x')`);
+    await install.source.query('select pg_switch_wal()');
+  }
+  expect(await named(install)).toEqual([
+    'slot idle: no reader is connected',
+    'slot unreserved: the server is about to throw away WAL that was not read yet',
+  ]);
+  expect((await readStatus(install.config)).slot).toMatchObject({ state: 'idle', walStatus: 'unreserved' });
+  await recovers(install, 1, 2);
+});
+
+it('foreign: a slot of that name of another plugin, or of another database, is named, and the reader stops', async () => {
+  const other = await createInstall('slot of others', { ddl, targets });
+  const install = await createInstall('slot foreign', { ddl, targets });
+  const slot = await slotOf(install);
+  await order(install, 1);
+  const foreign = [
+    {
+      make: () => install.source.query(`select pg_create_physical_replication_slot($1)`, [slot]),
+      says: /^slot foreign: slot emend_\w+ belongs to a standby, database -; emend needs it for pgoutput in /,
+    },
+    {
+      make: () => other.source.query(`select pg_create_logical_replication_slot($1, 'pgoutput')`, [slot]),
+      says: /^slot foreign: slot emend_\w+ belongs to pgoutput, database slot_of_others_\w+_source; emend needs it/,
+    },
+  ];
+  for (const { make, says } of foreign) {
+    await install.source.query(`select pg_drop_replication_slot($1)`, [slot]);
+    await make();
+    expect(await named(install)).toEqual([expect.stringMatching(says)]);
+    expect((await readStatus(install.config)).slot).toMatchObject({ state: 'foreign' });
+    const reader = await install.start('reader');
+    await expect(reader.ended).rejects.toMatchObject({ code: 'server_unsuitable' });
+    await reader.stop();
+  }
+  await install.source.query(`select pg_drop_replication_slot($1)`, [slot]);
+  await recovers(install, 1);
+});
+
+it('dropped in the moment in which a reader begins to read it: the reader makes it again, and does not stop', async () => {
+  const direct = await createInstall('slot dropped', { ddl, targets });
+  const slot = await slotOf(direct);
+  let drops = 1;
+  const replicationUrl = await startProxy(direct.config.source.url, async (sent) => {
+    if (drops === 0 || !sent.includes('START_REPLICATION')) return;
+    drops -= 1;
+    await direct.source.query(`select pg_drop_replication_slot($1)`, [slot]);
+  });
+  const config = { ...direct.config, source: { ...direct.config.source, replicationUrl } };
+  const log = createLogger({ level: 'silent' });
+  const reader = await startPipeline({ config, roles: ['reader', 'worker'], log });
+  onTestFinished(() => reader.stop());
+  const stopped = reader.ended.catch((error: unknown) => error);
+  await order(direct, 1);
+  await eventually(async () => expect(await merged(direct)).toEqual([1]));
+  await eventually(async () => expect(await named(direct)).toEqual([]));
+  expect(drops).toBe(0);
+  expect(await Promise.race([stopped, 'still running'])).toBe('still running');
+});
+
+/** A way to a server that stops at each message of the client until `before` has ended. */
+async function startProxy(url: string, before: (sent: string) => Promise<void>): Promise<string> {
+  const { port, hostname } = new URL(url);
+  const proxy = createServer((client) => {
+    const server = connect(Number(port), hostname);
+    client.on('error', () => undefined).on('close', () => server.destroy());
+    server.on('error', () => undefined).on('close', () => client.destroy());
+    let last = Promise.resolve();
+    client.on('data', (data) => {
+      last = last.then(() => before(data.toString('latin1'))).then(() => void server.write(data));
+    });
+    server.on('data', (data) => client.write(data));
+  });
+  await once(proxy.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => void proxy.close());
+  const way = new URL(url);
+  way.port = String((proxy.address() as AddressInfo).port);
+  return way.href;
+}

@@ -177,6 +177,44 @@ describe.each([
   });
 });
 
+it('values of every type are the same by whatever way they come: the stream, the sweep, a backfill', async () => {
+  const corpus = await readCorpus((await createDatabases('values ways')).storeUrl);
+  const names = corpus.columns.map((_, place) => `c${place}`).join(', ');
+  const { targets } = defineConfig({ targets: { facts: facts('public.facts', { key: ['id'] }) } });
+  const install = await createInstall('values by all ways', {
+    ddl: `${alterDatabase}; ${corpus.ddl};
+      create table public.facts (id integer not null, ${corpus.columns.map(({ type }, place) => `c${place} ${type}`).join(', ')})`,
+    targets,
+  });
+  const { source, store } = install;
+  await source.query(alterDatabase);
+  await source.query(
+    `select corrections.open_backfill('b', '{facts}', 'a test', 'v1', '{}', '{}', '{"thresholds": {"null_share": 1}}')`,
+  );
+  const copy = (ids: string, backfill: string) =>
+    source.query(
+      `insert into corrections.facts (id, _backfill, ${names}) select ${ids}, ${backfill}, ${names} from corrections.facts where id < 100`,
+    );
+  await writeCorpus(install, corpus, ['facts']);
+  await copy('id + 200', `'b'`);
+  // what was written until now is in no stream
+  await source.query(
+    `select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()`,
+  );
+  await install.start();
+  await install.wait();
+  await copy('id + 100', 'null');
+  await source.query(`select corrections.seal_backfill('b')`);
+  await source.query(`select corrections.promote_backfill('b', 'a test', '{}')`);
+  const texts = `select id, ${corpus.columns.map((_, place) => `c${place}::text`).join(', ')}`;
+  const { rows: written } = await source.query(`${texts} from corrections.facts order by id`);
+  await eventually(async () => {
+    const { rows } = await store.query(`${texts} from public.facts order by id`);
+    expect(rows).toHaveLength(written.length);
+    expect(rows).toEqual(written);
+  });
+});
+
 describe('touching pieces', () => {
   /** Values that are not the same, though for boxes and circles (their area) and paths (their points) `=` says so. */
   const apart = [
@@ -221,7 +259,11 @@ describe('touching pieces', () => {
 });
 
 /** As an application writes: in a session of its own, with whatever its database has set but for what the texts here mean. */
-async function writeCorpus({ config }: Install, { columns }: Corpus): Promise<void> {
+async function writeCorpus(
+  { config }: Install,
+  { columns }: Corpus,
+  logs: readonly ('held' | 'facts')[] = ['held', 'facts'],
+): Promise<void> {
   const client = new pg.Client({ connectionString: config.source.url });
   await client.connect();
   try {
@@ -233,14 +275,14 @@ async function writeCorpus({ config }: Install, { columns }: Corpus): Promise<vo
       columns.map(({ type }, place) => `$${first + place}::text::${type}`).join(', ');
     for (let id = 1; id <= rows; id++) {
       const stated = columns.map((column) => column.values[id - 1] ?? null);
-      await client.query(
-        `insert into corrections.held (id, valid_from, valid_to, ${names}) values ($1, date '2026-01-01', 'infinity', ${values(2)})`,
-        [id, ...stated],
-      );
-      await client.query(`insert into corrections.facts (id, ${names}) values ($1, ${values(2)})`, [
-        id,
-        ...stated,
-      ]);
+      for (const log of logs) {
+        const period =
+          log === 'held' ? [`, valid_from, valid_to`, `, date '2026-01-01', 'infinity'`] : ['', ''];
+        await client.query(
+          `insert into corrections.${log} (id${period[0]}, ${names}) values ($1${period[1]}, ${values(2)})`,
+          [id, ...stated],
+        );
+      }
     }
     await client.query('commit');
   } finally {

@@ -118,7 +118,7 @@ async function expectCarriedOut(
   const asked = await source.query(`select _id::text as id from corrections._request order by _id`);
   expect(done.rows, 'requests that were carried out').toEqual(asked.rows);
   const left = await store.pool.query(
-    `select backfill from emend.fence union all select backfill from emend.fence_of union all select name from emend.backfill where wish is not null or problem is not null and state <> 'checked'`,
+    `select holder from emend.fence union all select holder from emend.fence_of union all select name from emend.backfill where wish is not null or problem is not null and state <> 'checked'`,
   );
   expect(left.rows, 'fences, wishes and problems that are left').toEqual([]);
 }

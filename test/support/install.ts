@@ -19,6 +19,8 @@ export interface InstallOptions {
   /** Run in the store before the migration. */
   readonly ddl: string;
   readonly targets: EmendConfig['targets'];
+  /** Targets whose tables have rows by then. */
+  readonly adopt?: readonly string[];
   /** Default: Redis. */
   readonly queue?: 'redis' | 'postgres';
   readonly sameDatabase?: boolean;
@@ -67,7 +69,7 @@ export async function createInstall(name: string, options: InstallOptions): Prom
     await Promise.all([source.end(), store.end()]);
   });
   await store.query(options.ddl);
-  await migrate({ config, print: false });
+  await migrate({ config, print: false, adopt: options.adopt ?? [] });
   return {
     config,
     source,

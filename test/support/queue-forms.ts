@@ -8,7 +8,7 @@ export interface Forms {
 }
 
 /** Of a Redis or a store that no other install uses. */
-export function readForms({ config, store }: Install): Promise<Forms> {
+export function readForms({ config, store }: Pick<Install, 'config' | 'store'>): Promise<Forms> {
   return config.queue.redis === null ? inStore(store) : inRedis(config.queue.redis);
 }
 
@@ -22,7 +22,8 @@ async function inStore(store: Install['store']): Promise<Forms> {
 }
 
 async function inRedis(url: string): Promise<Forms> {
-  const client = new Redis(url);
+  const client = new Redis(url, { maxRetriesPerRequest: 1 });
+  client.on('error', () => undefined); // it is away: the command says so
   try {
     const jobs = await client.keys('*:live:b-*');
     const data = await Promise.all(jobs.map((job) => client.hget(job, 'data')));

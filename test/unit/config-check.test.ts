@@ -45,6 +45,8 @@ describe('a configuration', () => {
       ],
       capture: { atomicRows: 1000, atomicBytes: 1048576, lingerMs: 5 },
       merge: { concurrency: 2 },
+      log: { keepDays: 0 },
+      promote: [],
     });
   });
 

@@ -1,0 +1,76 @@
+import { paymentStream } from '../data/stream.ts';
+import type { Stream, Writing } from '../data/stream.ts';
+import type { Comparison } from '../harness/comparison.ts';
+import type { Contestant } from '../harness/contestant.ts';
+import { measure } from '../harness/measure.ts';
+import { openEmendInstall } from '../pipelines/emend-install.ts';
+import { untilMerged } from '../pipelines/emend.ts';
+import { createWriter, insertInto, untilCaughtUp } from '../pipelines/writer.ts';
+
+const young = 'sweep, a young log';
+const old = 'sweep, a log of ten times as many rows';
+const sweepsARound = 10;
+
+/** A sweep looks at what may be missing, and not at all that ever was: its cost does not grow with the log. */
+export const logAge: Comparison = {
+  name: 'log-age',
+  title: 'A sweep after 1,000 new rows: over a log of 50,000 merged rows, and over one of 500,000',
+  measure: (servers, { quick }) => {
+    const rows = quick ? 100 : 50_000;
+    const stream = paymentStream('inserts', 0);
+    return measure(servers, {
+      warmUp: 1,
+      rounds: quick ? 1 : 5,
+      contestants: [sweeping(young, stream, rows), sweeping(old, stream, rows * 10)],
+      work: () => (quick ? 10 : 1_000),
+    });
+  },
+  ratios: [{ of: old, to: young, atMost: 1.25 }],
+};
+
+/** Rows that come before the first turn. What is timed is what `emend sweep` says it took: its own start is not in it. */
+function sweeping(name: string, stream: Stream, rowsBefore: number): Contestant<number> {
+  return {
+    name,
+    open: async (servers) => {
+      const install = await openEmendInstall(servers, stream);
+      const { source, store } = install;
+      const write = await createWriter(
+        source.pool,
+        stream,
+        insertInto(`corrections.${stream.target}`, stream),
+      );
+      let last = 0;
+      const bring = async (rows: number): Promise<void> => {
+        const writing: Writing = { first: last + 1, last: last + rows, perTransaction: 1_000 };
+        last += rows;
+        const reader = await install.start('reader');
+        const worker = await install.start('worker');
+        await untilCaughtUp(source.pool);
+        await write(writing);
+        await untilMerged(store.pool, last);
+        await worker.stop();
+        await reader.stop();
+      };
+      await bring(rowsBefore);
+      return {
+        prepare: async (rows) => {
+          await bring(rows);
+          return {
+            rows: sweepsARound,
+            run: async () => {
+              let tookMs = 0;
+              for (let sweep = 0; sweep < sweepsARound; sweep += 1) {
+                const { stdout } = await install.cli.expect(['sweep', '--json']);
+                tookMs += (JSON.parse(stdout) as { tookMs: number }).tookMs;
+              }
+              return tookMs * 1_000;
+            },
+          };
+        },
+        verify: () => stream.check(store.pool, last),
+        close: () => install.close(),
+      };
+    },
+  };
+}

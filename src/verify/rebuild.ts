@@ -1,0 +1,143 @@
+/**
+ * Rebuilds a target: folds it whole, from log and baseline, compares, and exchanges what differs.
+ *
+ * Promise: after a swap, target, tombstones, history and shadows are what log and ledger say, row for row and on both axes of
+ * time, with the times of belief that they had; readers saw the old rows or the new ones, never a part; merges of keys that
+ * were right went on. Killed at any point, either nothing has happened or all of it.
+ * If it breaks: a dashboard sees half a table, or a rebuild loses what was told while it ran.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ClientBase, Pool } from 'pg';
+import type { Target } from '../change/target.ts';
+import { isEmendError } from '../errors.ts';
+import { countOf } from '../observe/count-of.ts';
+import { compare } from './compare.ts';
+import { readFindings, settledNow, waitForThoseOnTheWay } from './findings.ts';
+import type { Findings } from './findings.ts';
+import { load } from './load.ts';
+import { onRecord, readPosition, recordEnd, recordFold } from './rebuild-record.ts';
+import { createRebuilt, noteKeys, rebuiltTables } from './rebuilt.ts';
+import { repairLedger, spareOrphans } from './repair.ts';
+import { swap } from './swap.ts';
+import type { Swap } from './swap.ts';
+import { openWorkspace } from './workspace.ts';
+import type { Examined } from './workspace.ts';
+import type { Written } from './write-differences.ts';
+
+export interface RebuildOptions {
+  readonly source: Pool;
+  /** With three sessions at least, that may create tables in schema `emend`. */
+  readonly store: Pool;
+  readonly target: Target;
+  /** Whether what differs is exchanged, or only told. */
+  readonly swap: boolean;
+  readonly reason: string | null;
+  /** Where archived files are now, by their SHA-256; of others, where they were written. */
+  readonly archives?: ReadonlyMap<string, string>;
+  /** The version of emend, for the record. */
+  readonly logic: string;
+  /** How long a row of the log may be on its way, and somebody else at work on the same keys. */
+  readonly graceMs: number;
+  /** Differences and gaps to list. */
+  readonly limit: number;
+  readonly onProgress?: (text: string) => void;
+}
+
+export interface Rebuild extends Findings {
+  /** Its row in `emend.rebuild`. */
+  readonly id: string;
+  readonly outcome: 'compared' | 'swapped';
+  /** Keys that differ; of these, `leftAlone` are not for the log to decide (see `repairKeys`). */
+  readonly keys: number;
+  readonly leftAlone: number;
+  /** Rows of target, history, tombstones and shadows that the swap exchanged. */
+  readonly written: Written;
+}
+
+export async function rebuildTarget(options: RebuildOptions): Promise<Rebuild> {
+  const { source, store, target, reason, archives, logic, graceMs, onProgress = () => {} } = options;
+  return onRecord(store, { target, reason, logic, writtenTo: null }, async (client, begun) => {
+    const until = await settledNow(client);
+    const position = await readPosition(source, target);
+    const examined: Examined = { client, target, until, keys: null, ...(archives ? { archives } : {}) };
+    await createRebuilt(client, target);
+    const { findings, keys, leftAlone } = await foldAndCompare(options, examined);
+    await recordFold(client, begun, position, findings);
+    const result = { ...findings, id: begun.id, keys, leftAlone };
+    if (!options.swap) {
+      await recordEnd(client, begun, 'compared');
+      return { ...result, outcome: 'compared', written: { takenOut: 0, putIn: 0 } };
+    }
+    if (keys === leftAlone) {
+      await recordEnd(client, begun, 'swapped', { takenOut: 0, putIn: 0 });
+      return { ...result, outcome: 'swapped', written: { takenOut: 0, putIn: 0 } };
+    }
+    onProgress(`exchanging the rows of ${countOf(keys - leftAlone, 'key')}, all at once`);
+    const written = await swapWhenFree({ source, store, examined, begun }, graceMs);
+    return { ...result, outcome: 'swapped', written };
+  });
+}
+
+/** Leaves the keys to exchange, and what the log says of them, in the tables of the rebuild. */
+async function foldAndCompare(
+  { source, store, target, swap: isToSwap, graceMs, limit, onProgress = () => {} }: RebuildOptions,
+  examined: Examined,
+): Promise<{ findings: Findings; keys: number; leftAlone: number }> {
+  const bringIn = async (): Promise<number> => {
+    await openWorkspace(examined);
+    return load(source, examined, (rows) => onProgress(`${countOf(rows, 'row')} of the log read`));
+  };
+  let claims = await bringIn();
+  if (isToSwap && (await restoreLedger(source, store, target, examined.client)) > 0) claims = await bringIn();
+  await compare(examined, {
+    claims,
+    keepIn: rebuiltTables(target).rows,
+    onProgress: (share) => onProgress(`${Math.round(share * 100)} % folded and compared`),
+  });
+  await waitForThoseOnTheWay(examined, graceMs);
+  const findings = await readFindings(examined, claims, limit);
+  const keys = await countKeys(examined.client);
+  await spareOrphans(source, examined);
+  await noteKeys(examined);
+  return { findings, keys, leftAlone: keys - (await countKeys(examined.client)) };
+}
+
+/** Keys of one transaction, whose buckets are locked meanwhile. */
+const keysAtATime = 200;
+
+/** Rows that the ledger lost would be taken out, and merged a second time; they are given back to it before the fold. */
+async function restoreLedger(source: Pool, store: Pool, target: Target, client: ClientBase): Promise<number> {
+  const { rows } = await client.query<{ key: string }>(
+    `select distinct to_jsonb(s.key)::text as key
+     from pg_temp.verify_gap g join pg_temp.verify_stored s on s.id = g.id
+     where g.kind = 'not_merged'`,
+  );
+  const keys = rows.map(({ key }) => JSON.parse(key) as string[]);
+  let restored = 0;
+  for (let start = 0; start < keys.length; start += keysAtATime) {
+    const some = keys.slice(start, start + keysAtATime);
+    const columnWise = target.key.map((_, column) => some.map((key) => key[column]!));
+    restored += await repairLedger(source, store, target, columnWise);
+  }
+  return restored;
+}
+
+async function countKeys(client: ClientBase): Promise<number> {
+  const { rows } = await client.query<{ keys: string }>(
+    'select count(distinct key) as keys from pg_temp.verify_difference',
+  );
+  return Number(rows[0]!.keys);
+}
+
+/** A backfill that is checked or promoted over one of the keys is waited for: what was folded stays as good as it is. */
+async function swapWhenFree(options: Swap, graceMs: number): Promise<Written> {
+  const deadline = performance.now() + graceMs;
+  for (;;) {
+    try {
+      return await swap(options);
+    } catch (error) {
+      if (!isEmendError(error) || error.code !== 'key_fenced' || performance.now() > deadline) throw error;
+      await sleep(500);
+    }
+  }
+}

@@ -1,0 +1,40 @@
+import { expect, it } from 'vitest';
+import { defineConfig, facts } from '/work/main/src/config/define-config.ts';
+import { archive } from '/work/main/src/pipeline/archive.ts';
+import { restoreArchive } from '/work/main/src/pipeline/restore-archive.ts';
+import { verify } from '/work/main/src/pipeline/verify.ts';
+import { createInstall } from '/work/main/test/support/install.ts';
+import { mkdtempSync } from 'node:fs';
+const { targets } = defineConfig({ targets: { orders: facts('public.orders', { key: ['id'] }), items: facts('public.items', { key: ['id'] }) } });
+import { appendFileSync } from 'node:fs';
+const log = (...a: unknown[]) => appendFileSync('/tmp/arch.log', JSON.stringify(a) + '\n');
+it('size', async () => {
+  const install = await createInstall('size', { ddl: `create table public.orders (id integer primary key, amount integer, note text); create table public.items (id integer primary key, amount integer)`, targets });
+  const { source, store } = install;
+  const watch = setInterval(() => { void Promise.all([source, store].map((db) => db.query("select left(query, 200) as q, state, extract(epoch from now() - query_start) as s from pg_stat_activity where application_name like 'emend%' and state <> 'idle' and pid <> pg_backend_pid()"))).then((r) => log(r.flatMap((x) => x.rows))).catch((e) => log(String(e))); }, 3000);
+  const n = 200000;
+  await source.query(`alter table corrections.orders disable trigger user; alter table corrections.items disable trigger user`);
+  await source.query(`insert into corrections.orders (_id, id, amount, note) select i*2, i, i, 'note ' || i from generate_series(1,${n}) i`);
+  await source.query(`insert into corrections.items (_id, id, amount) select i*2+1, i, i from generate_series(1,${n}) i`);
+  await source.query(`alter table corrections.orders enable trigger user; alter table corrections.items enable trigger user`);
+  for (const t of ['orders','items']) {
+    const { rows } = await source.query(`select _id, _nonce, _recorded_at from corrections.${t}`);
+    await store.query(`insert into emend.ledger_recent (_id, target, told_at, _nonce, _recorded_at) select a, '${t}', now(), b, c from unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) as x(a,b,c)`, [rows.map(r=>r._id), rows.map(r=>r._nonce), rows.map(r=>r._recorded_at)]);
+  }
+  const dir = mkdtempSync('/tmp/arch-');
+  let at = performance.now();
+  const lap = (w: string) => { log(w, Math.round(performance.now() - at)); at = performance.now(); };
+  const moved = await archive(install.config, { target: 'orders', before: new Date().toISOString(), to: dir });
+  lap('archive ' + JSON.stringify(moved));
+  log((await source.query(`select pg_column_size(ids) s, rows from corrections._archive`)).rows);
+  const { compareNumbers, hasSameTail } = await import('/work/main/src/sweep/diverged.ts');
+  const { compareArchives } = await import('/work/main/src/sweep/archives.ts');
+  const client = await store.connect();
+  await compareNumbers({ source, store: client, targets: ['orders','items'] }, new AbortController().signal); lap('compareNumbers');
+  log(await hasSameTail({ source, store: client, targets: ['orders','items'] })); lap('tail');
+  await compareArchives({ source, store: client, targets: ['orders','items'] }, true); lap('compareArchives');
+  log((await store.query('select count(*) from emend.diverged')).rows, (await store.query('select * from emend.archive')).rows);
+  await restoreArchive(install.config, [moved[0]!.manifest!]); lap('restore');
+  clearInterval(watch);
+  expect(1).toBe(1);
+}, 600000);
