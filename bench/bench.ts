@@ -68,7 +68,7 @@ const size: Size = {
   ...(quick ? quickSize : fullSize),
   ...(history === undefined ? {} : { historyRows: Number(history) }),
 };
-const store = openResults({ resume: flags.includes('--resume') });
+const store = openResults({ resume: flags.includes('--resume'), quick });
 const results: Result[] = [];
 const servers = await startBenchServers(
   fileURLToPath(new URL('../.emend/bench', import.meta.url)),
@@ -77,6 +77,7 @@ const servers = await startBenchServers(
 try {
   for (const comparison of comparisons) {
     if (asked.length > 0 ? !asked.includes(comparison.name) : store.has(comparison.name)) continue;
+    console.log(`${comparison.name} …`);
     const started = performance.now();
     const loadBefore = loadavg()[0]!;
     const result = judge(comparison, await comparison.measure(servers, size));

@@ -26,7 +26,8 @@ export async function measure<Work>(
   const open: (OpenContestant<Work> & { readonly name: string })[] = [];
   const figures = new Map<string, number[]>(contestants.map(({ name }) => [name, []]));
   try {
-    for (const { name, open: openOne } of contestants) open.push({ name, ...(await openOne(servers)) });
+    for (const contestant of contestants)
+      open.push({ name: contestant.name, ...(await contestant.open(servers)) });
     for (let round = 0; round < warmUp + rounds; round += 1) {
       const ofRound = work(round);
       for (const contestant of turned(open, round)) {

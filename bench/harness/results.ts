@@ -9,25 +9,24 @@ export interface Results {
   write(result: Record<string, unknown> & { readonly comparison: string }): void;
 }
 
-const root = fileURLToPath(new URL('../results', import.meta.url));
+/** Quick runs have a folder of their own: nobody is to take their figures for figures. */
+const root = (quick: boolean) =>
+  fileURLToPath(new URL(`../results/${quick ? 'quick' : 'full'}`, import.meta.url));
 
-/** @param resume go on in the folder of the last run */
-export function openResults({ resume }: { readonly resume: boolean }): Results {
-  mkdirSync(root, { recursive: true });
-  const last = resume
-    ? readdirSync(root, { withFileTypes: true }).filter((entry) => entry.isDirectory())
-    : [];
-  const name =
-    last
-      .map((entry) => entry.name)
-      .toSorted()
-      .at(-1) ?? new Date().toISOString().replace(/[:.]/g, '-');
-  const dir = join(root, name);
-  mkdirSync(dir, { recursive: true });
+/** @param options `resume`: go on in the folder of the last run of this form */
+export function openResults(options: { readonly resume: boolean; readonly quick: boolean }): Results {
+  const runs = root(options.quick);
+  mkdirSync(runs, { recursive: true });
+  const last = options.resume ? readdirSync(runs).toSorted().at(-1) : undefined;
+  const dir = join(runs, last ?? new Date().toISOString().replace(/[:.]/g, '-'));
   const fileOf = (comparison: string) => join(dir, `${comparison}.json`);
   return {
     dir,
     has: (comparison) => existsSync(fileOf(comparison)),
-    write: (result) => writeFileSync(fileOf(result.comparison), JSON.stringify(result, null, 2)),
+    write: (result) => {
+      // a run that brought nothing leaves nothing to go on with
+      mkdirSync(dir, { recursive: true });
+      writeFileSync(fileOf(result.comparison), JSON.stringify(result, null, 2));
+    },
   };
 }

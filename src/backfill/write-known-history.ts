@@ -84,7 +84,7 @@ async function writeChunk(
   return times.at(-1)!.micros;
 }
 
-/** The times of knowing, as Postgres reads them; each is the one before or a later one. */
+/** The times of knowing, as Postgres reads them; each is past, and is the one before or a later one. */
 async function readTimes(
   client: ClientBase,
   work: HistoryImport,
@@ -101,8 +101,9 @@ async function readTimes(
     client,
     texts.map((text, place) => ({ text, line: chunk[place]!.line })),
     async (part) => {
-      const { rows } = await client.query<{ text: string; micros: string }>(
-        `select known.at::timestamptz::text as text, (extract(epoch from known.at::timestamptz) * 1000000)::bigint::text as micros
+      const { rows } = await client.query<{ text: string; micros: string; is_past: string }>(
+        `select known.at::timestamptz::text as text, (extract(epoch from known.at::timestamptz) * 1000000)::bigint::text as micros,
+                (known.at::timestamptz < clock_timestamp())::text as is_past
          from unnest($1::text[]) with ordinality as known (at, place)
          order by known.place`,
         [part.map(({ text }) => text)],
@@ -116,6 +117,9 @@ async function readTimes(
   let before = latest;
   return times.map((row, place) => {
     const micros = BigInt(row.micros);
+    // taken, it would put off the time of belief of everything that is told until then
+    if (row.is_past !== 'true')
+      throw invalid(work, chunk[place]!.line, `its ${knownAtColumn} is not in the past`);
     if (before !== null && micros < before) {
       throw invalid(
         work,

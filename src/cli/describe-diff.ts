@@ -1,5 +1,6 @@
 import { countOf } from '../observe/count-of.ts';
-import type { BackfillChange, BackfillDiff, DiffSummary } from '../pipeline/backfill-diff.ts';
+import type { BackfillChange } from '../pipeline/backfill-change.ts';
+import type { BackfillDiff, DiffSummary } from '../pipeline/backfill-diff.ts';
 import type { PlanComparison } from '../pipeline/diff-plan.ts';
 import type { ChangedWindows } from '../pipeline/diff-windows.ts';
 import { formatTable } from './format-table.ts';

@@ -51,18 +51,18 @@ export function describeAsKnown(written: AsKnown): string {
 }
 
 const meanings: Readonly<Record<Change['kind'], string>> = {
-  only_then: 'only then',
-  only_now: 'only today',
+  only_known: 'only then',
+  only_today: 'only today',
   changed: 'not the same today',
 };
 
 function changeTable(changes: readonly Change[]): string {
-  const columns = Object.keys(changes[0]!.then ?? changes[0]!.now!);
-  const side = (name: string, row: Change['then']) =>
+  const columns = Object.keys(changes[0]!.known ?? changes[0]!.today!);
+  const side = (name: string, row: Change['known']) =>
     row === null ? [] : [[name, ...columns.map((column) => row[column] ?? null)]];
   return formatTable(
     ['as of', ...columns],
-    changes.flatMap(({ then, now }) => [...side('then', then), ...side('today', now)]),
+    changes.flatMap(({ known, today }) => [...side('then', known), ...side('today', today)]),
   );
 }
 

@@ -3,6 +3,7 @@ import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { EmendError } from '../errors.ts';
 import { withClient } from '../db/transaction.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
+import type { BackfillChange } from './backfill-change.ts';
 import { openStore } from './connections.ts';
 import { comparePlan } from './diff-plan.ts';
 import type { PlanComparison } from './diff-plan.ts';
@@ -11,17 +12,6 @@ import type { ChangedWindows, WindowOptions } from './diff-windows.ts';
 import { exportRows } from './export-rows.ts';
 import type { CsvForm } from './export-rows.ts';
 import { requireInstall } from './install.ts';
-
-/** An answer that promoting changes: of a key, over a part of valid time. Null: there is none. */
-export interface BackfillChange {
-  readonly target: string;
-  readonly key: Readonly<Record<string, string | null>>;
-  /** Null for facts. */
-  readonly validFrom: string | null;
-  readonly validTo: string | null;
-  readonly old: Readonly<Record<string, string | null>> | null;
-  readonly new: Readonly<Record<string, string | null>> | null;
-}
 
 export interface DiffSummary {
   readonly target: string;

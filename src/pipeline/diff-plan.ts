@@ -1,6 +1,6 @@
 import type { Pool } from 'pg';
 import type { Target, TimelineTarget } from '../change/target.ts';
-import type { BackfillChange } from './backfill-diff.ts';
+import type { BackfillChange } from './backfill-change.ts';
 
 /** An answer of which the promote did something else than its check had planned. */
 export interface PlanDifference extends BackfillChange {

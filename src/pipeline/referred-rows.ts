@@ -18,7 +18,7 @@ interface ReadingOptions {
  * so that whole transactions stay together (law 7). While the source is away, the batch waits.
  *
  * A log that has lost a row, or has another under its number, is not the one that the reader read: the source was restored or
- * replaced, or somebody took the row out. Then the batch is given up, and the sweep brings what the log holds.
+ * replaced, or the row was merged meanwhile and archived. Then the batch is given up, and the sweep brings what the log holds.
  */
 export function withRowsOfLog({ source, log }: ReadingOptions, handle: Handle): HandleQueued {
   return async (queued, signal) => {
@@ -26,7 +26,7 @@ export function withRowsOfLog({ source, log }: ReadingOptions, handle: Handle): 
     if (batch) return handle(batch, signal);
     log.warn(
       { batch: queued.id },
-      'the log no longer holds the rows of a batch as they were read: it is given up, and the sweep brings those that are there',
+      'the log no longer holds the rows of a batch as they were read: it is given up, and the sweep brings those that had no effect',
     );
   };
 }

@@ -124,7 +124,7 @@ function ended(state: BackfillState, { promote: isWanted }: RunOptions): Omit<Ca
 
 /** Whether the raw input, which was there when it was opened, is there as it was: what cannot be made again is not made visible. */
 async function notReplayable(
-  { folder, origin, accept }: BackfillFile,
+  { name, folder, origin, accept }: BackfillFile,
   stated: unknown,
 ): Promise<string | undefined> {
   if (accept['raw_input'] !== undefined) return undefined;
@@ -132,7 +132,7 @@ async function notReplayable(
   const now = await lookAtRawInput(folder, origin.files);
   const changed = now.filter(({ file, checksum }) => before.get(file) !== checksum).map(({ file }) => file);
   if (changed.length === 0) return undefined;
-  return `it is not promoted: the raw input is not what it was when it was opened, and could not be replayed: ${changed.join(', ')}; put it back, or accept raw_input in a file of another name`;
+  return `it is not promoted: the raw input is not what it was when it was opened, and could not be replayed: ${changed.join(', ')}; put it back, or promote it all the same, on record: emend backfill promote ${name} --accept raw_input --reason …`;
 }
 
 /** By a check that failed, and is not accepted by the file. */

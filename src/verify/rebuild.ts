@@ -26,7 +26,7 @@ import type { Written } from './write-differences.ts';
 
 export interface RebuildOptions {
   readonly source: Pool;
-  /** With three sessions at least, that may create tables in schema `emend`. */
+  /** With three sessions at least; for a swap they may create tables in schema `emend`. */
   readonly store: Pool;
   readonly target: Target;
   /** Whether what differs is exchanged, or only told. */
@@ -47,7 +47,7 @@ export interface Rebuild extends Findings {
   /** Its row in `emend.rebuild`. */
   readonly id: string;
   readonly outcome: 'compared' | 'swapped';
-  /** Keys that differ; of these, `leftAlone` are not for the log to decide (see `repairKeys`). */
+  /** Keys that differ; a swap leaves `leftAlone` of them as they are, for the log cannot decide (see `repairKeys`). */
   readonly keys: number;
   readonly leftAlone: number;
   /** Rows of target, history, tombstones and shadows that the swap exchanged. */
@@ -55,58 +55,62 @@ export interface Rebuild extends Findings {
 }
 
 export async function rebuildTarget(options: RebuildOptions): Promise<Rebuild> {
-  const { source, store, target, reason, archives, logic, graceMs, onProgress = () => {} } = options;
+  const { source, store, target, reason, logic, graceMs, onProgress = () => {} } = options;
   return onRecord(store, { target, reason, logic, writtenTo: null }, async (client, begun) => {
     const until = await settledNow(client);
     const position = await readPosition(source, target);
-    const examined: Examined = { client, target, until, keys: null, ...(archives ? { archives } : {}) };
-    await createRebuilt(client, target);
-    const { findings, keys, leftAlone } = await foldAndCompare(options, examined);
+    const archives = options.archives ?? new Map<string, string>();
+    const examined: Examined = { client, target, until, keys: null, archives };
+    if (options.swap) await createRebuilt(client, target);
+    const findings = await foldAndCompare(options, examined);
     await recordFold(client, begun, position, findings);
-    const result = { ...findings, id: begun.id, keys, leftAlone };
+    const keys = await countKeys(client);
+    const result = { ...findings, id: begun.id, keys };
     if (!options.swap) {
       await recordEnd(client, begun, 'compared');
-      return { ...result, outcome: 'compared', written: { takenOut: 0, putIn: 0 } };
+      return { ...result, outcome: 'compared', leftAlone: 0, written: nothing };
     }
-    if (keys === leftAlone) {
-      await recordEnd(client, begun, 'swapped', { takenOut: 0, putIn: 0 });
-      return { ...result, outcome: 'swapped', written: { takenOut: 0, putIn: 0 } };
+    await spareOrphans(source, examined);
+    const leftAlone = keys - (await countKeys(client));
+    if (leftAlone === keys) {
+      await recordEnd(client, begun, 'swapped', nothing);
+      return { ...result, outcome: 'swapped', leftAlone, written: nothing };
     }
+    await noteKeys(examined);
     onProgress(`exchanging the rows of ${countOf(keys - leftAlone, 'key')}, all at once`);
     const written = await swapWhenFree({ source, store, examined, begun }, graceMs);
-    return { ...result, outcome: 'swapped', written };
+    return { ...result, outcome: 'swapped', leftAlone, written };
   });
 }
 
-/** Leaves the keys to exchange, and what the log says of them, in the tables of the rebuild. */
-async function foldAndCompare(
-  { source, store, target, swap: isToSwap, graceMs, limit, onProgress = () => {} }: RebuildOptions,
-  examined: Examined,
-): Promise<{ findings: Findings; keys: number; leftAlone: number }> {
+const nothing: Written = { takenOut: 0, putIn: 0 };
+
+/** Leaves the differences in the workspace, and for a swap what the log says of their keys in the tables of the rebuild. */
+async function foldAndCompare(options: RebuildOptions, examined: Examined): Promise<Findings> {
+  const { source, target, graceMs, limit, onProgress = () => {} } = options;
   const bringIn = async (): Promise<number> => {
     await openWorkspace(examined);
     return load(source, examined, (rows) => onProgress(`${countOf(rows, 'row')} of the log read`));
   };
   let claims = await bringIn();
-  if (isToSwap && (await restoreLedger(source, store, target, examined.client)) > 0) claims = await bringIn();
+  if (options.swap && (await restoreLedger(options, examined)) > 0) claims = await bringIn();
   await compare(examined, {
     claims,
-    keepIn: rebuiltTables(target).rows,
+    ...(options.swap ? { keepIn: rebuiltTables(target).rows } : {}),
     onProgress: (share) => onProgress(`${Math.round(share * 100)} % folded and compared`),
   });
   await waitForThoseOnTheWay(examined, graceMs);
-  const findings = await readFindings(examined, claims, limit);
-  const keys = await countKeys(examined.client);
-  await spareOrphans(source, examined);
-  await noteKeys(examined);
-  return { findings, keys, leftAlone: keys - (await countKeys(examined.client)) };
+  return readFindings(examined, claims, limit);
 }
 
 /** Keys of one transaction, whose buckets are locked meanwhile. */
 const keysAtATime = 200;
 
 /** Rows that the ledger lost would be taken out, and merged a second time; they are given back to it before the fold. */
-async function restoreLedger(source: Pool, store: Pool, target: Target, client: ClientBase): Promise<number> {
+async function restoreLedger(
+  { source, store, target }: RebuildOptions,
+  { client, archives = new Map() }: Examined,
+): Promise<number> {
   const { rows } = await client.query<{ key: string }>(
     `select distinct to_jsonb(s.key)::text as key
      from pg_temp.verify_gap g join pg_temp.verify_stored s on s.id = g.id
@@ -117,7 +121,7 @@ async function restoreLedger(source: Pool, store: Pool, target: Target, client: 
   for (let start = 0; start < keys.length; start += keysAtATime) {
     const some = keys.slice(start, start + keysAtATime);
     const columnWise = target.key.map((_, column) => some.map((key) => key[column]!));
-    restored += await repairLedger(source, store, target, columnWise);
+    restored += await repairLedger(source, store, target, columnWise, archives);
   }
   return restored;
 }

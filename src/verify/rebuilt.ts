@@ -34,7 +34,7 @@ export async function createRebuilt(client: ClientBase, target: Target): Promise
     if (sqlState(error) !== '42501') throw error;
     throw new EmendError(
       'permission_missing',
-      'a rebuild keeps tables in schema emend of the store, and this role may create none',
+      'a swap keeps tables in schema emend of the store, and this role may create none',
       {
         remedy:
           'Run grant create on schema emend to it, as the owner of the schema, or rebuild as the role that migrates.',
@@ -49,11 +49,11 @@ export async function dropRebuilt(client: ClientBase, target: Target): Promise<v
   await client.query(`drop table if exists ${rows}, ${keys}`);
 }
 
-/** Notes the keys of `verify_difference`, and forgets rows of others. Returns how many keys there are. */
-export async function noteKeys({ client, target }: Examined): Promise<number> {
+/** Notes the keys of `verify_difference`, and forgets rows of others. */
+export async function noteKeys({ client, target }: Examined): Promise<void> {
   const { rows, keys } = rebuiltTables(target);
   const typed = target.key.map(({ type, baseType }, index) => `key[${index + 1}]::${type}::${baseType}`);
-  const noted = await client.query(
+  await client.query(
     `insert into ${keys} select distinct ${typed.join(', ')} from pg_temp.verify_difference`,
   );
   await client.query(
@@ -61,7 +61,6 @@ export async function noteKeys({ client, target }: Examined): Promise<number> {
   );
   await client.query(`create index on ${rows} (bucket)`);
   await client.query(`analyze ${rows}, ${keys}`);
-  return noted.rowCount ?? 0;
 }
 
 /** Takes the keys in `verify_asked` out of both tables. */

@@ -20,8 +20,15 @@ import { writeDifferences } from './write-differences.ts';
  *
  * @returns how many rows were put back or taken out
  */
-export async function repairKeys(source: Pool, store: Pool, target: Target, keys: KeyTexts): Promise<number> {
-  return withKeys(store, target, keys, async (examined) => {
+export async function repairKeys(
+  source: Pool,
+  store: Pool,
+  target: Target,
+  keys: KeyTexts,
+  archives: ReadonlyMap<string, string> = new Map(),
+): Promise<number> {
+  return withKeys(store, target, keys, async (ofKeys) => {
+    const examined = { ...ofKeys, archives };
     let claims = await prepare(source, examined);
     if ((await restoreLedger(source, examined)) > 0) claims = await prepare(source, examined);
     await compare(examined, { claims });
@@ -37,8 +44,10 @@ export async function repairLedger(
   store: Pool,
   target: Target,
   keys: KeyTexts,
+  archives: ReadonlyMap<string, string>,
 ): Promise<number> {
-  return withKeys(store, target, keys, async (examined) => {
+  return withKeys(store, target, keys, async (ofKeys) => {
+    const examined = { ...ofKeys, archives };
     await prepare(source, examined);
     return restoreLedger(source, examined);
   });
@@ -101,7 +110,10 @@ async function restoreLedger(source: Pool, { client, target }: Examined): Promis
   return logged.length;
 }
 
-/** Takes out of the differences the keys that are left alone. */
+/**
+ * Takes out of the differences the keys that are left alone; also those of a row that the ledger lost and could not be given back,
+ * of which the store has the effect: it would be taken out, and not come again.
+ */
 export async function spareOrphans(source: Pool, { client, target }: Examined): Promise<void> {
   const { rows } = await client.query<{ id: string }>(
     `select distinct s.id
@@ -120,7 +132,7 @@ export async function spareOrphans(source: Pool, { client, target }: Examined): 
     `with spared as (
        select unnest($1::bigint[]) as id
        union
-       select g.id from pg_temp.verify_gap g where g.kind in ('other_nonce', 'not_undone', 'not_promoted')
+       select g.id from pg_temp.verify_gap g where g.kind in ('other_nonce', 'not_undone', 'not_promoted', 'not_merged')
        union
        select c.id from pg_temp.verify_claim c where c.of_store
      )

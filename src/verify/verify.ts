@@ -52,7 +52,7 @@ export async function verifyTarget(options: VerifyOptions): Promise<Verification
   for (let start = 0; start < keys.length; start += keysAtATime) {
     const some = keys.slice(start, start + keysAtATime);
     const columnWise = target.key.map((_, column) => some.map((key) => key[column]!));
-    repaired += await repairKeys(source, store, target, columnWise);
+    repaired += await repairKeys(source, store, target, columnWise, options.archives);
   }
   const after = await examine(options);
   return { ...after.verification, repaired, repairedFrom: verification.differences };

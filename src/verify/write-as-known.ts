@@ -37,9 +37,9 @@ type RowTexts = Readonly<Record<string, string | null>>;
 
 /** A row of the table as it was known, and the row of the same key (and start) of the target today. */
 export interface Change {
-  readonly kind: 'only_then' | 'only_now' | 'changed';
-  readonly then: RowTexts | null;
-  readonly now: RowTexts | null;
+  readonly kind: 'only_known' | 'only_today' | 'changed';
+  readonly known: RowTexts | null;
+  readonly today: RowTexts | null;
 }
 
 export interface AsKnown {
@@ -68,13 +68,22 @@ export interface AsKnown {
  * @throws EmendError `bad_arguments` when the table is there, or its schema is not; Postgres' 55000 for a time that is not known
  */
 export async function writeAsKnown(options: AsKnownOptions): Promise<AsKnown> {
-  const { source, store, target, reason, archives, logic, limit, onProgress = () => {} } = options;
+  const {
+    source,
+    store,
+    target,
+    reason,
+    archives = new Map(),
+    logic,
+    limit,
+    onProgress = () => {},
+  } = options;
   const into = qualified(options.into.schema, options.into.table);
   return onRecord(store, { target, reason, logic, writtenTo: into }, async (client, begun) => {
     await requireFree(client, options.into.schema, into);
     const until = await knownTime(client, target, options.knownAt);
     const position = await readPosition(source, target);
-    const examined: Examined = { client, target, until, keys: null, ...(archives ? { archives } : {}) };
+    const examined: Examined = { client, target, until, keys: null, archives };
     await openWorkspace(examined);
     const corrections = await load(source, examined, (rows) =>
       onProgress(`${countOf(rows, 'row')} of the log read`),
@@ -160,14 +169,14 @@ async function compareWithToday(
     `with
      row_pair as (
        select row_number() over (order by ${identity.map(({ name }) => `coalesce(a.${ident(name)}, b.${ident(name)})`).join(', ')}) as place,
-         case when b._version is null then 'only_then' when a._version is null then 'only_now' else 'changed' end as kind,
-         case when a._version is not null then ${texts('a')} end as then, case when b._version is not null then ${texts('b')} end as now
+         case when b._version is null then 'only_known' when a._version is null then 'only_today' else 'changed' end as kind,
+         case when a._version is not null then ${texts('a')} end as known, case when b._version is not null then ${texts('b')} end as today
        from ${into} a
        full join ${targetTable(target)} b on ${sameKey(identity, 'a', 'b')}
        where ${texts('a')} is distinct from ${texts('b')}
      )
      select kind, count(*) as rows,
-       coalesce(json_agg(json_build_object('place', place, 'kind', kind, 'then', json_object(${names}, p.then), 'now', json_object(${names}, p.now)) order by place) filter (where place <= $1::bigint), '[]') as listed
+       coalesce(json_agg(json_build_object('place', place, 'kind', kind, 'known', json_object(${names}, p.known), 'today', json_object(${names}, p.today)) order by place) filter (where place <= $1::bigint), '[]') as listed
      from row_pair p
      group by kind`,
     [limit],
@@ -179,7 +188,7 @@ async function compareWithToday(
     changed: Object.fromEntries(rows.map(({ kind, rows: number }) => [kind, Number(number)])),
     changes: listed
       .sort((one, other) => one.place - other.place)
-      .map(({ kind, then, now }) => ({ kind, then, now })),
+      .map(({ kind, known, today }) => ({ kind, known, today })),
   };
 }
 

@@ -489,6 +489,42 @@ describe('archive that is killed with kill -9', () => {
   );
 });
 
+describe('archive while everything runs', () => {
+  it('loses no row and names none as lost: writers, two workers, sweeps, verify, moved and put back', async () => {
+    const install = await createInstall('archive live', { ddl, targets });
+    const folder = createFolder();
+    await install.start();
+    await install.start('worker');
+    const until = performance.now() + 12_000;
+    const again = async (step: (round: number) => Promise<unknown>): Promise<void> => {
+      for (let round = 0; performance.now() < until; round += 1) await step(round);
+    };
+    await Promise.all([
+      again((round) => order(install, (round % 50) * 20, (round % 50) * 20 + 30)),
+      again((round) => price(install, `2026-01-${1 + (round % 20)}`, '2026-02-01', String(round % 100))),
+      again(async (round) => {
+        const moved = await move(install, folder, { rowsPerFile: 300 });
+        const manifests = moved.flatMap(({ manifest }) => (manifest === null ? [] : [manifest]));
+        if (round % 3 === 2) await restoreArchive(install.config, manifests);
+      }),
+      again(() => sweepNow({ config: install.config, all: true, timeoutMs: 30_000 })),
+      again(async () => expect(await found(install)).toEqual(well)),
+    ]);
+    await install.wait();
+    await sweepNow({ config: install.config, all: true, timeoutMs: 30_000 });
+    expect(await found(install)).toEqual(well);
+    expect(await diverged(install)).toEqual([]);
+    // each row once, in the log or in a file
+    const { rows } = await install.source.query<{ logged: string; archived: string; merged: string }>(
+      `select (select count(*) from corrections.orders) + (select count(*) from corrections.prices) as logged,
+         (select sum(rows) from corrections._archive where restored_at is null) as archived`,
+    );
+    const merged = await install.store.query<{ rows: string }>(`select count(*) as rows from emend.ledger`);
+    expect(Number(rows[0]!.logged) + Number(rows[0]!.archived)).toBe(Number(merged.rows[0]!.rows));
+    expect(Number(rows[0]!.archived)).toBeGreaterThan(0);
+  }, 120_000);
+});
+
 describe('a sweep of numbers', () => {
   it('still names a row that the source lost between rows that were archived', async () => {
     const install = await createInstall('archive lost', { ddl, targets });

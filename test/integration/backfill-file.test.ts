@@ -201,6 +201,14 @@ where route in ('R5', 'R6');
       input: 'export of the vendor',
       raw_input: [{ file: 'raw.csv', checksum }],
     });
+    const first = join(folder, `${named()}.ts`);
+    write('raw.csv', 'another export');
+    const changed = await run(first, { promote: true });
+    expect(changed).toMatchObject({ state: 'checked' });
+    expect(changed.problem).toMatch(/could not be replayed: raw.csv/);
+    write('raw.csv', raw);
+    expect(await run(first, { promote: true })).toMatchObject({ state: 'promoted', problem: null });
+
     const gone = await run(ts(`origin: { files: ['raw.csv', 'gone.csv'] }, ${rows}`), { promote: true });
     expect(gone).toMatchObject({ state: 'checked' });
     expect(gone.problem).toMatch(/raw_input of fares: 1 of 2 files can be read/);

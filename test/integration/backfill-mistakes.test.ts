@@ -143,9 +143,57 @@ describe('a batch job that', () => {
       `-- target: fares
 -- check.every_route_has_a_fare: select '${route}' as route
 --   where not exists (select from public.fares f where f.route = '${route}' and f.valid_to = 'infinity')`,
-      `select '${route}' as route, current_date - 1 as valid_from, null::date as valid_to, null::numeric as price, 'retract' as _op`,
+      `select '${route}' as route, current_date - 3 as valid_from, null::date as valid_to, null::numeric as price, 'retract' as _op`,
     );
     expect(failing(ran)).toEqual(['answers_lost_from_now_on 1', 'every_route_has_a_fare 1']);
     expect((await install.store.query(report)).rows).toEqual(rows);
+  });
+
+  it('has half of its input is told by the keys against today, and stopped where a threshold says so', async () => {
+    const other = `${route}-b`;
+    await install.source.query(
+      `insert into corrections.fares (route, valid_from, valid_to, price) values ($1, '2026-01-01', '2026-10-01', 100)`,
+      [other],
+    );
+    await install.wait();
+    const header = `-- target: fares\n-- from: 2026-09-01\n-- to: 2026-10-01\n-- where: route like '${route}%'`;
+    const select = `select '${route}' as route, date '2026-09-01' as valid_from, date '2026-10-01' as valid_to, 120 as price`;
+    const stopped = await run(`${header}\n-- threshold.keys_against_today: 0.1`, select);
+    // the pieces that reach into September, one a route; of October none
+    expect(failing(stopped)).toEqual(['keys_against_today 2 -> 1']);
+    expect(stopped.checks).toContainEqual(
+      expect.objectContaining({ name: 'rows_against_today', figure: '2 -> 1', verdict: 'note' }),
+    );
+    expect(await held()).toEqual(before);
+  });
+
+  it('of facts that are moved out of their day is told by the rows against today', async () => {
+    await install.source.query(
+      `insert into corrections.sales (id, sold_at, amount) select 1000 + n, '2026-05-01 12:00Z', 1 from generate_series(1, 4) n`,
+    );
+    await install.wait();
+    const header = `-- target: sales\n-- from: 2026-05-01\n-- to: 2026-05-02\n-- threshold.rows_against_today: 0.5`;
+    const ran = await run(
+      header,
+      `select 1001 as id, timestamptz '2026-05-01 13:00Z' as sold_at, 1 as amount`,
+    );
+    expect(failing(ran)).toEqual(['rows_against_today 4 -> 1']);
+  });
+
+  it.each([
+    ['2026-09-20', '2026-10-01', '1', 'where two periods touched'],
+    ['2026-03-01', '2026-04-01', '1', 'in the middle of a period'],
+    ['2025-01-01', '2026-02-01', '0', 'at the edge, which opens none'],
+  ])('takes [%s, %s) away has %s gap, %s', async (from, to, gaps) => {
+    const select = `select '${route}' as route, date '${from}' as valid_from, date '${to}' as valid_to, null::numeric as price, 'retract' as _op`;
+    const ran = await run(
+      '-- target: fares\n-- threshold.gaps_opened: 0\n-- threshold.null_share: 1',
+      select,
+    );
+    expect(ran.checks.find(({ name }) => name === 'gaps_opened')).toMatchObject({
+      figure: gaps,
+      verdict: gaps === '0' ? 'pass' : 'fail',
+    });
+    expect(ran.state).toBe(gaps === '0' ? 'promoted' : 'checked');
   });
 });

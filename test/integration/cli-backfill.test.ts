@@ -204,7 +204,13 @@ describe('emend backfill', () => {
     running = cli.start(['start']);
     await running.said('emend is running');
     const sealed = await cli.json<CarriedOut>(['backfill', 'seal', 'reprice', '--timeout', '60']);
-    expect(sealed).toEqual({ backfill: 'reprice', state: 'checked', problem: null, waitsFor: null, window: [] });
+    expect(sealed).toEqual({
+      backfill: 'reprice',
+      state: 'checked',
+      problem: null,
+      waitsFor: null,
+      window: [],
+    });
     const report = await showBackfill(resolved, 'reprice');
     expect(report).toMatchObject({
       state: 'checked',
@@ -234,6 +240,10 @@ describe('emend backfill', () => {
       new: { price: '120' },
     });
     expect((await backfill('diff', 'reprice')).stdout).toMatch(/price=100 +price=120/);
+    const windows = await backfill('diff', 'reprice', '--window', '1 month');
+    expect(windows.stdout).toMatch(/fares +2026-09-01 +2026-10-01 +1 +20 +20\n/);
+    const unsaid = await backfill('promote', 'reprice', '--ignore-window');
+    expect(unsaid).toMatchObject({ code: 2, stderr: expect.stringContaining('without a reason') as string });
     const exported = await backfill('diff', 'reprice', '--export', 'diff.csv');
     expect(exported.stdout).toContain('20 changes are in diff.csv');
     expect(readFileSync(join(cli.dir, 'diff.csv'), 'utf8').split('\n')[1]).toMatch(

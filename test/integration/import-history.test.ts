@@ -114,6 +114,11 @@ describe('importing history that was known before', () => {
 
   it.each([
     [
+      'a time that is not in the past',
+      '{"known_at":"2222-01-01","region":"X","currency":"Y","valid_from":"2020-02-01"}',
+      /bad\.ndjson, line 2: its known_at is not in the past/,
+    ],
+    [
       'an earlier time after a later one',
       '{"known_at":"2021-01-01","k":1}',
       /bad\.ndjson, line 2: its known_at is earlier/,

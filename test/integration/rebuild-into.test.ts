@@ -102,12 +102,12 @@ describe('a target as it was known at a time', () => {
     expect(written).toMatchObject({
       corrections: 5,
       rows: 5,
-      changed: { changed: 1, only_then: 1 },
+      changed: { changed: 1, only_known: 1 },
       changes: [
         {
           kind: 'changed',
-          then: { id: '1', amount: '1', tags: '{"n": 1}' },
-          now: { id: '1', amount: '10', tags: null },
+          known: { id: '1', amount: '1', tags: '{"n": 1}' },
+          today: { id: '1', amount: '10', tags: null },
         },
       ],
     });

@@ -1,9 +1,15 @@
+import { randomBytes } from 'node:crypto';
+import { renameSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
+import { createPool } from '../../src/db/pool.ts';
+import { archive } from '../../src/pipeline/archive.ts';
 import { rebuild } from '../../src/pipeline/rebuild.ts';
 import { undo } from '../../src/pipeline/undo.ts';
 import { verify } from '../../src/pipeline/verify.ts';
 import { rebuildTarget } from '../../src/verify/rebuild.ts';
+import { createFolder } from '../support/archive.ts';
 import { carryOutAll } from '../support/backfill-work.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
@@ -165,43 +171,97 @@ describe('a rebuild', () => {
     expect((await verify(install.config, { target: 'prices' }))[0]!.found).toEqual({});
   });
 
-  it('the command tells, exits with 1 until it is put right, and keeps a record', async () => {
-    const { source, store, queue } = install.config;
-    const cli = createCli(
-      `import { defineConfig, timeline } from 'emend'
-       export default defineConfig({ targets: { prices: timeline('prices', { key: ['product'], period: ['valid_from', 'valid_to'], openEnd: '9999-12-31' }) } })`,
-      { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! },
+  it('compares without the right to create tables, and swaps with it only, which it names', async () => {
+    const role = `compares_${randomBytes(4).toString('hex')}`;
+    await install.store.query(
+      `create role ${role}; grant usage on schema emend to ${role}; grant all on all tables in schema emend to ${role}; grant select on all tables in schema public to ${role}`,
     );
-    await install.store.query(`update public.prices set price = 77 where product = 'C'`);
-    const told = await cli.run(['rebuild', 'prices']);
-    expect([told.code, told.stdout]).toEqual([
-      1,
-      expect.stringMatching(
-        /! 1 changed[^]*log +upsert +C[^]*store +upsert +C.* 77\.00[^]*1 key differs; nothing has been changed[^]*--swap --reason/,
-      ),
-    ]);
-    const unreasoned = await cli.run(['rebuild', 'prices', '--swap']);
-    expect([unreasoned.code, unreasoned.stderr]).toEqual([2, expect.stringMatching(/reason/)]);
-    const swapped = await cli.run(['rebuild', 'prices', '--swap', '--reason', 'somebody wrote 77']);
-    expect([swapped.code, swapped.stdout]).toEqual([
-      0,
-      expect.stringMatching(/1 key is as the log says now: 1 row taken out, 1 put in, all at once/),
-    ]);
-    expect((await cli.run(['rebuild', 'prices'])).code).toBe(0);
-    const [last, done] = await cli.json<Record<string, unknown>[]>(['rebuilds', '--target', 'prices']);
-    expect(last).toMatchObject({ outcome: 'compared', reason: null, differed: null });
-    expect(done).toMatchObject({
-      outcome: 'swapped',
-      reason: 'somebody wrote 77',
-      differed: '1',
-      taken_out: '1',
-      put_in: '1',
-      corrections: '10',
-      problem: null,
-    });
-    expect((await cli.run(['rebuilds'])).stdout).toMatch(/swapped .* somebody wrote 77/);
-  });
+    const store = createPool({ url: install.config.store.url, applicationName: 'emend test', settings: { role } });
+    try {
+      const [prices] = install.targets;
+      const request = { source: install.source, store, target: prices!, reason: 'a test', logic: 'test', graceMs: 0, limit: 1 };
+      expect(await rebuildTarget({ ...request, swap: false })).toMatchObject({ found: {} });
+      await expect(rebuildTarget({ ...request, swap: true })).rejects.toMatchObject({
+        code: 'permission_missing',
+        remedy: expect.stringMatching(/grant create on schema emend/),
+      });
+    } finally {
+      await store.end();
+      await install.store.query(`drop owned by ${role}; drop role ${role}`);
+    }
+    const { rows } = await install.store.query(`select outcome, problem from emend.rebuild order by id desc limit 1`);
+    expect(rows).toEqual([{ outcome: 'failed', problem: 'permission_missing' }]);
+  }); // prettier-ignore
+
+  it(
+    'the command tells, exits with 1 until it is put right, and keeps a record',
+    { timeout: 240_000 },
+    async () => {
+      const { source, store, queue } = install.config;
+      const cli = createCli(
+        `import { defineConfig, timeline } from 'emend'
+       export default defineConfig({ targets: { prices: timeline('prices', { key: ['product'], period: ['valid_from', 'valid_to'], openEnd: '9999-12-31' }) } })`,
+        { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! },
+      );
+      await install.store.query(`update public.prices set price = 77 where product = 'C'`);
+      const told = await cli.run(['rebuild', 'prices']);
+      expect([told.code, told.stdout]).toEqual([
+        1,
+        expect.stringMatching(
+          /! 1 changed[^]*log +upsert +C[^]*store +upsert +C.* 77\.00[^]*1 key differs; nothing has been changed[^]*--swap --reason/,
+        ),
+      ]);
+      const unreasoned = await cli.run(['rebuild', 'prices', '--swap']);
+      expect([unreasoned.code, unreasoned.stderr]).toEqual([2, expect.stringMatching(/reason/)]);
+      const swapped = await cli.run(['rebuild', 'prices', '--swap', '--reason', 'somebody wrote 77']);
+      expect([swapped.code, swapped.stdout]).toEqual([
+        0,
+        expect.stringMatching(/1 key is as the log says now: 1 row taken out, 1 put in, all at once/),
+      ]);
+      expect((await cli.run(['rebuild', 'prices'])).code).toBe(0);
+      const [last, done] = await cli.json<Record<string, unknown>[]>(['rebuilds', '--target', 'prices']);
+      expect(last).toMatchObject({ outcome: 'compared', reason: null, differed: null });
+      expect(done).toMatchObject({
+        outcome: 'swapped',
+        reason: 'somebody wrote 77',
+        differed: '1',
+        taken_out: '1',
+        put_in: '1',
+        corrections: '10',
+        problem: null,
+      });
+      expect((await cli.run(['rebuilds'])).stdout).toMatch(/swapped .* somebody wrote 77/);
+    },
+  );
 });
+
+describe('a rebuild of a log whose rows were moved to files', () => {
+  it('reads the files, where they are or are said to be, and leaves alone what it cannot read', async () => {
+    const install = await createInstall('rebuild archive', { ddl, targets, adopt: ['items'] });
+    await writeHistory(install);
+    const folder = createFolder();
+    const [moved] = await archive(install.config, { target: 'prices', before: new Date().toISOString(), to: folder });
+    expect(moved!.rows).toBeGreaterThan(5);
+    const right = await contentOf(install);
+
+    await install.store.query(`truncate public.prices, emend.prices_history`);
+    expect(await rebuild(install.config, 'prices', swap)).toMatchObject({ leftAlone: 0 });
+    expect(await contentOf(install)).toEqual(right);
+
+    const elsewhere = join(createFolder(), 'moved');
+    renameSync(dirname(moved!.manifest!), elsewhere);
+    await install.store.query(`update public.prices set price = 77`);
+    const damaged = await contentOf(install);
+    const blind = await rebuild(install.config, 'prices', swap);
+    expect(blind.unread).toHaveLength(1);
+    expect(await contentOf(install)).toEqual(damaged);
+    const manifest = join(elsewhere, basename(moved!.manifest!));
+    expect(await rebuild(install.config, 'prices', { ...swap, archives: [manifest] })).toMatchObject({ leftAlone: 0, unread: [] });
+    expect(await contentOf(install)).toEqual(right);
+  });
+}); // prettier-ignore
+
+const swap = { swap: true, reason: 'a test' };
 
 /** Every kind of history: all of it is merged when this returns. */
 async function writeHistory(install: Install): Promise<void> {

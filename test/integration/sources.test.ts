@@ -222,5 +222,5 @@ describe('sources', () => {
       code: 2,
       stderr: expect.stringContaining('(ENOENT)'),
     });
-  });
+  }, 180_000);
 });

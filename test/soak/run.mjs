@@ -5,7 +5,7 @@ import { createJiti } from 'jiti';
 const { values } = parseArgs({ options: { minutes: { type: 'string', default: '10' } } });
 const minutes = Number(values.minutes);
 if (!(minutes >= 1)) {
-  console.error('npm run soak -- --minutes N: a number, 1 or more');
+  process.stderr.write('npm run soak -- --minutes N: a number, 1 or more\n');
   process.exit(2);
 }
 const { soak } = await createJiti(import.meta.url).import('./soak.ts');

@@ -23,7 +23,7 @@ const mb = 1e6;
 /** What a figure may rise, as a share or an amount: what the noise of a short run on a busy machine is, and a leak of hours is not. */
 const bounds: Record<string, Pick<Series, 'unit' | 'share' | 'amount'>> = {
   'heap of': { unit: 'MB', share: 0.2, amount: 10 },
-  'resident memory of': { unit: 'MB', share: 0.15, amount: 20 },
+  'resident memory of': { unit: 'MB', share: 0.15, amount: 40 },
   'connections to': { unit: '', share: 0.1, amount: 3 },
   'memory of Redis': { unit: 'MB', share: 0.2, amount: 2 },
   'connections of Redis': { unit: '', share: 0.1, amount: 3 },
@@ -31,7 +31,7 @@ const bounds: Record<string, Pick<Series, 'unit' | 'share' | 'amount'>> = {
   'jobs on the queue': { unit: '', share: 0.2, amount: 50 },
   'ledger a correction': { unit: 'bytes', share: 0.1, amount: 10 },
   'set aside': { unit: 'rows', share: 0, amount: 0 },
-  'targets': { unit: 'MB', share: 0.2, amount: 2 },
+  'targets': { unit: 'MB', share: 0.2, amount: 5 },
   'temporary files': { unit: 'MB/s', share: 0.2, amount: 1 },
   'rows of the log not merged': { unit: 'rows', share: 0.2, amount: 500 },
 }; // prettier-ignore

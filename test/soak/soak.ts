@@ -32,7 +32,7 @@ const warmUpShare = 0.1;
 /** Whether all is well; everything that was seen goes to stdout. */
 export async function soak(durationMs: number): Promise<boolean> {
   const seed = Number(process.env['EMEND_SOAK_SEED'] ?? randomBytes(4).readUInt32LE());
-  console.log(`${durationMs / 60_000} minutes, EMEND_SOAK_SEED=${seed}`);
+  print(`${durationMs / 60_000} minutes, EMEND_SOAK_SEED=${seed}`);
   const servers = await startServers();
   try {
     return await soakOn(servers, durationMs, seed);
@@ -81,8 +81,8 @@ async function soakOn(servers: Servers, durationMs: number, seed: number): Promi
     await running;
     const problems = [...(await atRest(cli)), ...(await processes.end())];
     const isFlat = report(samples, durationMs * (wildShare + warmUpShare));
-    console.log(`\n${describe(loaded)}\n${describe(done)}`);
-    for (const problem of problems) console.log(`! ${problem}`);
+    print(`\n${describe(loaded)}\n${describe(done)}`);
+    for (const problem of problems) print(`! ${problem}`);
     return isFlat && problems.length === 0;
   } finally {
     ending.abort();
@@ -112,12 +112,12 @@ async function atRest(cli: BuiltCli): Promise<string[]> {
 
 function report(samples: Samples, fromMs: number): boolean {
   const judged = samples.series(fromMs).map((series) => ({ series, verdict: judge(series) }));
-  console.log(
+  print(
     `\n${'over the judged time'.padEnd(36)}${['first half', 'second half', 'rise', 'may rise'].map((head) => head.padStart(13)).join('')}`,
   );
   for (const { series, verdict } of judged) {
     const figures = [verdict.first, verdict.second, verdict.rise, verdict.bound];
-    console.log(
+    print(
       `${series.name.padEnd(36)}${figures.map((figure) => figure.toFixed(1).padStart(13)).join('')} ${series.unit.padEnd(6)} ${verdict.isFlat ? '' : 'NOT FLAT'}`,
     );
   }
@@ -128,4 +128,8 @@ function describe(counts: Readonly<Record<string, number>>): string {
   return Object.entries(counts)
     .map(([name, count]) => `${name}: ${count}`)
     .join(', ');
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
 }

@@ -34,6 +34,7 @@ export function hasJava(): boolean {
 export function debezium(name: string, stream: Stream): Contestant<Writing> {
   return programmed(name, {
     stream,
+    between: 'stands still',
     build: async (servers) => {
       await build();
       const source = await openPlace(servers.source);
@@ -49,24 +50,25 @@ export function debezium(name: string, stream: Stream): Contestant<Writing> {
         source: source.pool,
         store: store.pool,
         write: await createWriter(source.pool, stream, insertInto('public.log', stream)),
-        program: await startProgram(
-          [
-            'java',
-            '-cp',
-            `${join(built, 'target/classes')}:${join(built, 'target/lib/*')}`,
-            'bench.Pipeline',
-          ],
-          {
-            SLOT: slot,
-            SOURCE_HOST: hostname,
-            SOURCE_PORT: port,
-            SOURCE_USER: username,
-            SOURCE_PASSWORD: password,
-            STORE_JDBC_URL:
-              `jdbc:postgresql://${jdbc.host}${jdbc.pathname}?user=${jdbc.username}&password=${jdbc.password}` +
-              '&reWriteBatchedInserts=true',
-          },
-        ),
+        start: () =>
+          startProgram(
+            [
+              'java',
+              '-cp',
+              `${join(built, 'target/classes')}:${join(built, 'target/lib/*')}`,
+              'bench.Pipeline',
+            ],
+            {
+              SLOT: slot,
+              SOURCE_HOST: hostname,
+              SOURCE_PORT: port,
+              SOURCE_USER: username,
+              SOURCE_PASSWORD: password,
+              STORE_JDBC_URL:
+                `jdbc:postgresql://${jdbc.host}${jdbc.pathname}?user=${jdbc.username}&password=${jdbc.password}` +
+                '&reWriteBatchedInserts=true',
+            },
+          ),
         close: async () => {
           await source.close();
           await store.close();

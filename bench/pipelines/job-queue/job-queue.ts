@@ -19,6 +19,7 @@ export function jobQueue(name: string, stream: Stream): Contestant<Writing> {
   const log = `corrections.${stream.target}`;
   return programmed(name, {
     stream,
+    between: 'is ended',
     build: async (servers) => {
       // the tables of emend, and none of its processes
       const { source, store, close } = await openEmendInstall(servers, stream);
@@ -36,11 +37,12 @@ export function jobQueue(name: string, stream: Stream): Contestant<Writing> {
         source: source.pool,
         store: store.pool,
         write,
-        program: await startProgram([process.execPath, ...files] as [string, ...string[]], {
-          SOURCE_URL: source.url,
-          STORE_URL: store.url,
-          TARGET: stream.target,
-        }),
+        start: () =>
+          startProgram([process.execPath, ...files] as [string, ...string[]], {
+            SOURCE_URL: source.url,
+            STORE_URL: store.url,
+            TARGET: stream.target,
+          }),
         close,
       };
     },

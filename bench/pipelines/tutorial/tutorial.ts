@@ -17,10 +17,12 @@ export function tutorialDesign(name: string, stream: Stream, atMostRows: number)
   return programmed(name, {
     stream,
     atMostRows,
+    between: 'stands still',
     build: async (servers) => {
       const source = await openPlace(servers.source);
       const store = await openPlace(servers);
       const slot = databaseOf(source);
+      const redisUrl = await servers.redisUrl();
       await source.pool.query(plainLogDdl(stream));
       await source.pool.query(`create publication bench for table public.log with (publish = 'insert')`);
       await source.pool.query(`select pg_create_logical_replication_slot($1, 'pgoutput')`, [slot]);
@@ -30,12 +32,13 @@ export function tutorialDesign(name: string, stream: Stream, atMostRows: number)
         source: source.pool,
         store: store.pool,
         write: await createWriter(source.pool, stream, insertInto('public.log', stream)),
-        program: await startProgram([process.execPath, ...files] as [string, ...string[]], {
-          SOURCE_URL: source.url,
-          STORE_URL: store.url,
-          REDIS_URL: await servers.redisUrl(),
-          SLOT: slot,
-        }),
+        start: () =>
+          startProgram([process.execPath, ...files] as [string, ...string[]], {
+            SOURCE_URL: source.url,
+            STORE_URL: store.url,
+            REDIS_URL: redisUrl,
+            SLOT: slot,
+          }),
         close: async () => {
           await source.close();
           await store.close();
