@@ -24,6 +24,7 @@ export type { LoadInput, LoadOptions } from './pipeline/load-backfill.ts';
 export { defineBackfill } from './backfill/define-backfill.ts';
 export type { BackfillDefinition, RowSource, StatedSample } from './backfill/define-backfill.ts';
 export type { CarriedOut, WaitOptions } from './pipeline/backfill-requests.ts';
+export type { RebuildIntoRequest, RebuildRequest } from './pipeline/rebuild.ts';
 export type { BackfillRun, RunOptions } from './pipeline/run-backfill.ts';
 export { correct, retract, withdraw } from './log/append.ts';
 export type { AppendOptions } from './log/append.ts';

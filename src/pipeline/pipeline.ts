@@ -25,6 +25,7 @@ import type { Tuning } from '../queue/tuning.ts';
 import { startClock } from '../store/clock.ts';
 import { askForSweep } from '../sweep/marks.ts';
 import { startSweep } from '../sweep/sweep.ts';
+import type { SweepTuning } from '../sweep/tuning.ts';
 import { handleRequests, publishByLane, toJobs } from './backfill-work.ts';
 import { createLogPool, createSweepSource, openStore } from './connections.ts';
 import { requireInstall } from './install.ts';
@@ -40,8 +41,9 @@ export interface PipelineOptions {
   readonly config: ResolvedConfig;
   readonly roles: readonly Role[];
   readonly log: Logger;
-  /** Times of the queue; tests shorten them. */
+  /** Times of the queue and of the sweep; tests shorten them. */
   readonly queueTuning?: Partial<Tuning>;
+  readonly sweepTuning?: Partial<SweepTuning>;
 }
 
 export interface Pipeline {
@@ -82,7 +84,7 @@ const statementTimeoutMs = 25_000;
  * from the source, then what is at work, then the connections.
  */
 async function startStages(
-  { config, roles, log, queueTuning = {} }: PipelineOptions,
+  { config, roles, log, queueTuning = {}, sweepTuning = {} }: PipelineOptions,
   shutdown: Shutdown,
 ): Promise<() => Promise<never>> {
   const role = roles.join('+');
@@ -132,6 +134,7 @@ async function startStages(
       queue,
       targets: config.targets.map(({ name }) => name),
       ...config.capture,
+      tuning: sweepTuning,
       log,
     });
     const endSweep = async (): Promise<void> => {

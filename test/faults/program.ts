@@ -14,6 +14,8 @@ export interface Program {
   readonly maxQueueBytes: number | null;
   /** The locks of jobs last as long as in production, not a tenth of it. */
   readonly hasRealLocks: boolean;
+  /** The ledger is compacted at once, not when it is large. */
+  readonly compacts: boolean;
 }
 
 export interface BackfillPlan {
@@ -243,6 +245,7 @@ function programs(queue: 'redis' | 'postgres'): fc.Arbitrary<Program> {
     }),
     backfills,
     maxQueueBytes,
+    compacts: fc.boolean(),
   });
   return shape.map(({ backfills: { plans, faults: theirs }, faults, ...rest }) => ({
     ...rest,

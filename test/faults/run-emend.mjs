@@ -14,13 +14,20 @@ if (heapDir) {
 }
 
 const shorter = { lockMs: 3_000, stalledCheckMs: 1_000, stuckMs: 8_000, lastRetryMs: 3_000 };
+// the ledger of some ten thousand rows is compacted while it grows
+const sweepTuning = process.env.EMEND_FAULTS_COMPACTS
+  ? { compactMs: 200, ledgerKeepRows: 1, ledgerMinAgeMs: 300 }
+  : {};
 const queueTuning = process.env.EMEND_FAULTS_REAL_LOCKS ? {} : shorter;
 try {
   const config = await readConfig({ file: null, cwd: process.cwd(), env: process.env });
   // smaller than a configuration may say, so that batches go by reference
   const maxBytes = Number(process.env.EMEND_FAULTS_MAX_BYTES ?? config.queue.maxBytes);
   const { queue, ...rest } = config;
-  await serve({ ...rest, queue: { ...queue, maxBytes } }, process.argv.slice(2), { queueTuning });
+  await serve({ ...rest, queue: { ...queue, maxBytes } }, process.argv.slice(2), {
+    queueTuning,
+    sweepTuning,
+  });
   process.exit(0);
 } catch (error) {
   process.exit(reportError(error, false));

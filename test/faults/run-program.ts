@@ -45,6 +45,8 @@ export interface Outcome {
   readonly sweptRows: number;
   /** The most batches that waited by reference at a time. */
   readonly references: number;
+  /** Rows of the ledger that were moved to blocks. */
+  readonly compacted: number;
   /** What became of the backfills. */
   readonly backfills: readonly string[];
   /** From the end of the last fault until everything was merged. */
@@ -75,6 +77,7 @@ export async function runProgram(
     STORE_URL: storeUrl,
     ...(redis === undefined ? {} : { REDIS_URL: redis }),
     ...(program.maxQueueBytes === null ? {} : { EMEND_FAULTS_MAX_BYTES: String(program.maxQueueBytes) }),
+    ...(program.compacts ? { EMEND_FAULTS_COMPACTS: '1' } : {}),
     ...(program.hasRealLocks ? { EMEND_FAULTS_REAL_LOCKS: '1' } : {}),
   });
   const processes = startProcesses(cli, program);
@@ -87,13 +90,21 @@ export async function runProgram(
     const { stdout } = await cli.expect(['wait', '--timeout', String(settledWithinSeconds), '--json']);
     const { waitedMs: settledMs } = JSON.parse(stdout) as { waitedMs: number };
     const deaths = processes.output().match(/ ended with /g)?.length ?? 0;
-    const { rows, backfills } = await compare(bench, program, committed, async () => {
+    const { rows, compacted, backfills } = await compare(bench, program, committed, async () => {
       faults = await processes.end();
     });
     await cli.expect(['verify', '--json']);
     if (faults.length > 0) throw new Error(faults.join('\n'));
     const references = watch.most();
-    return { rows, deaths, sweptRows: sweptRows(processes.output()), references, backfills, settledMs };
+    return {
+      rows,
+      deaths,
+      sweptRows: sweptRows(processes.output()),
+      references,
+      compacted,
+      backfills,
+      settledMs,
+    };
   } catch (error) {
     const status = await cli.run(['status']);
     (error as Error).message +=
@@ -131,7 +142,7 @@ async function compare(
   program: Program,
   committed: readonly bigint[],
   atRest: () => Promise<void>,
-): Promise<{ rows: number; backfills: string[] }> {
+): Promise<{ rows: number; compacted: number; backfills: string[] }> {
   const source = createPool({ url: sourceUrl, applicationName: 'emend test' });
   const store = createPool({ url: storeUrl, applicationName: 'emend test' });
   try {
@@ -145,7 +156,14 @@ async function compare(
       atomicRows: config.capture.atomicRows,
       committed,
     });
-    return { rows, backfills: [...backfills.values()].map(({ state }) => state) };
+    const blocks = await store.query<{ rows: string }>(
+      `select coalesce(sum(rows), 0) as rows from emend.ledger_block`,
+    );
+    return {
+      rows,
+      compacted: Number(blocks.rows[0]!.rows),
+      backfills: [...backfills.values()].map(({ state }) => state),
+    };
   } finally {
     await Promise.all([source.end(), store.end()]);
   }

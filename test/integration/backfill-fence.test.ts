@@ -142,7 +142,10 @@ describe('while a large backfill is promoted', () => {
         [...counts].filter((rows) => rows !== 0 && rows < backfilled),
         'half of it was seen',
       ).toEqual([]);
-      expect([counts.has(0), Math.max(...counts) >= backfilled], 'seen before and after').toEqual([true, true]);
+      expect([counts.has(0), Math.max(...counts) >= backfilled], 'seen before and after').toEqual([
+        true,
+        true,
+      ]);
 
       const whileFenced = (await latencies)
         .flat()
