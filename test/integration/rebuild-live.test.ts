@@ -6,6 +6,7 @@ import { defineConfig, facts, timeline } from '../../src/config/define-config.ts
 import { rebuild } from '../../src/pipeline/rebuild.ts';
 import { undo } from '../../src/pipeline/undo.ts';
 import { verify } from '../../src/pipeline/verify.ts';
+import { waitUntilMerged } from '../../src/pipeline/wait.ts';
 import { stopAt } from '../support/backfill-work.ts';
 import type { Stop, Stopped } from '../support/backfill-work.ts';
 import { eventually, holds } from '../support/eventually.ts';
@@ -192,7 +193,7 @@ describe('a swap', () => {
            select 'p' || 1 + (random() * 39)::int, d, d + 1 + (random() * 50)::int, random() * 100 from (select date '2026-01-01' + (random() * 300)::int as d) as start`,
         );
         written += 1;
-        await sleep(100);
+        await sleep(200);
       }
     });
     try {
@@ -207,7 +208,8 @@ describe('a swap', () => {
       writing = false;
       await Promise.all(writers);
     }
-    await install.wait();
+    expect((await store.query(`select holder from emend.fence_of`)).rows, 'fences that are left').toEqual([]);
+    await waitUntilMerged({ config, timeoutMs: 90_000 });
     // damage that is younger than what was settled at its start is seen by the next one
     await rebuild(config, 'prices', swapNow);
     expect(await found(install), `${written} corrections`).toEqual([{}, {}]);
