@@ -9,7 +9,6 @@ import { createWriter, insertInto, untilCaughtUp } from '../pipelines/writer.ts'
 
 const young = 'sweep, a young log';
 const old = 'sweep, a log of ten times as many rows';
-const sweepsARound = 10;
 
 /** A sweep looks at what may be missing, and not at all that ever was: its cost does not grow with the log. */
 export const logAge: Comparison = {
@@ -21,15 +20,22 @@ export const logAge: Comparison = {
     return measure(servers, {
       warmUp: 1,
       rounds: quick ? 1 : 5,
-      contestants: [sweeping(young, stream, rows), sweeping(old, stream, rows * 10)],
+      contestants: [
+        sweeping(young, stream, { rowsBefore: rows, sweeps: quick ? 1 : 10 }),
+        sweeping(old, stream, { rowsBefore: rows * 10, sweeps: quick ? 1 : 10 }),
+      ],
       work: () => (quick ? 10 : 1_000),
     });
   },
   ratios: [{ of: old, to: young, atMost: 1.25 }],
 };
 
-/** Rows that come before the first turn. What is timed is what `emend sweep` says it took: its own start is not in it. */
-function sweeping(name: string, stream: Stream, rowsBefore: number): Contestant<number> {
+/** What is timed is what `emend sweep` says it took: its own start is not in it. */
+function sweeping(
+  name: string,
+  stream: Stream,
+  { rowsBefore, sweeps }: { readonly rowsBefore: number; readonly sweeps: number },
+): Contestant<number> {
   return {
     name,
     open: async (servers) => {
@@ -57,10 +63,10 @@ function sweeping(name: string, stream: Stream, rowsBefore: number): Contestant<
         prepare: async (rows) => {
           await bring(rows);
           return {
-            rows: sweepsARound,
+            rows: sweeps,
             run: async () => {
               let tookMs = 0;
-              for (let sweep = 0; sweep < sweepsARound; sweep += 1) {
+              for (let sweep = 0; sweep < sweeps; sweep += 1) {
                 const { stdout } = await install.cli.expect(['sweep', '--json']);
                 tookMs += (JSON.parse(stdout) as { tookMs: number }).tookMs;
               }

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClientBase } from 'pg';
+import { EmendError } from '../errors.ts';
+import { countOf } from '../observe/count-of.ts';
 import { tick } from '../store/clock.ts';
 import { readDifferences } from './compare.ts';
 import type { Difference } from './compare.ts';
@@ -54,6 +56,25 @@ export async function settledNow(client: ClientBase): Promise<string> {
 export async function waitForThoseOnTheWay(examined: Examined, graceMs: number): Promise<void> {
   const deadline = performance.now() + graceMs;
   while ((await forgetClosedGaps(examined)) > 0 && performance.now() < deadline) await sleep(100);
+}
+
+/**
+ * A correction of which neither log nor store has a row any more would be left out of the fold, and what it had superseded would
+ * stand again: to look is safe, to write is not.
+ *
+ * @throws EmendError `archive_unreadable`
+ */
+export function requireArchives({ target, unread }: Pick<Findings, 'target' | 'unread'>): void {
+  const [file] = unread;
+  if (!file) return;
+  throw new EmendError(
+    'archive_unreadable',
+    `nothing of ${target} was changed, since ${countOf(unread.length, 'file')} of archived rows cannot be read; first: ${file.problem}`,
+    {
+      remedy:
+        'Bring the files back, or say where they are (--archive, or --from of a rebuild) by their manifest.',
+    },
+  );
 }
 
 /** Reads what stands in the workspace; the first `limit` of each are listed. */

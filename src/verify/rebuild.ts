@@ -12,7 +12,7 @@ import type { Target } from '../change/target.ts';
 import { isEmendError } from '../errors.ts';
 import { countOf } from '../observe/count-of.ts';
 import { compare } from './compare.ts';
-import { readFindings, settledNow, waitForThoseOnTheWay } from './findings.ts';
+import { readFindings, requireArchives, settledNow, waitForThoseOnTheWay } from './findings.ts';
 import type { Findings } from './findings.ts';
 import { load } from './load.ts';
 import { onRecord, readPosition, recordEnd, recordFold } from './rebuild-record.ts';
@@ -70,6 +70,7 @@ export async function rebuildTarget(options: RebuildOptions): Promise<Rebuild> {
       await recordEnd(client, begun, 'compared');
       return { ...result, outcome: 'compared', leftAlone: 0, written: nothing };
     }
+    requireArchives(findings);
     await spareOrphans(source, examined);
     const leftAlone = keys - (await countKeys(client));
     if (leftAlone === keys) {

@@ -12,7 +12,7 @@ import { countOf } from '../observe/count-of.ts';
 import { withClient } from '../db/transaction.ts';
 import { compare } from './compare.ts';
 import type { Difference } from './compare.ts';
-import { readFindings, settledNow, waitForThoseOnTheWay } from './findings.ts';
+import { readFindings, requireArchives, settledNow, waitForThoseOnTheWay } from './findings.ts';
 import type { Findings } from './findings.ts';
 import { load } from './load.ts';
 import { repairKeys } from './repair.ts';
@@ -48,6 +48,7 @@ export async function verifyTarget(options: VerifyOptions): Promise<Verification
   const { source, store, target, repair } = options;
   const { verification, keys } = await examine(options);
   if (!repair || keys.length === 0) return verification;
+  requireArchives(verification);
   let repaired = 0;
   for (let start = 0; start < keys.length; start += keysAtATime) {
     const some = keys.slice(start, start + keysAtATime);

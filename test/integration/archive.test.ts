@@ -414,7 +414,15 @@ describe('a file that is damaged', () => {
     await install.store.query(`update public.orders set note = 'changed' where id = 2002`);
     const [verification] = await verify(install.config, { target: 'orders' });
     expect(verification!.found).toEqual({ archive_unreadable: 1, changed: 1 });
-    await verify(install.config, { target: 'orders', repair: true });
+    await expect(verify(install.config, { target: 'orders', repair: true })).rejects.toMatchObject({
+      code: 'archive_unreadable',
+      message: expect.stringContaining(file) as string,
+    });
+    await verify(install.config, {
+      target: 'orders',
+      repair: true,
+      archives: [join(other, 'manifest.json')],
+    });
     expect(await found(install, [join(other, 'manifest.json')])).toEqual(well);
   });
 });

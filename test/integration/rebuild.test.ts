@@ -236,7 +236,7 @@ describe('a rebuild', () => {
 });
 
 describe('a rebuild of a log whose rows were moved to files', () => {
-  it('reads the files, where they are or are said to be, and leaves alone what it cannot read', async () => {
+  it('reads the files, where they are or are said to be, and changes nothing while it cannot', async () => {
     const install = await createInstall('rebuild archive', { ddl, targets, adopt: ['items'] });
     await writeHistory(install);
     const folder = createFolder();
@@ -252,8 +252,8 @@ describe('a rebuild of a log whose rows were moved to files', () => {
     renameSync(dirname(moved!.manifest!), elsewhere);
     await install.store.query(`update public.prices set price = 77`);
     const damaged = await contentOf(install);
-    const blind = await rebuild(install.config, 'prices', swap);
-    expect(blind.unread).toHaveLength(1);
+    expect((await rebuild(install.config, 'prices')).unread).toHaveLength(1);
+    await expect(rebuild(install.config, 'prices', swap)).rejects.toMatchObject({ code: 'archive_unreadable' });
     expect(await contentOf(install)).toEqual(damaged);
     const manifest = join(elsewhere, basename(moved!.manifest!));
     expect(await rebuild(install.config, 'prices', { ...swap, archives: [manifest] })).toMatchObject({ leftAlone: 0, unread: [] });

@@ -22,7 +22,7 @@ const mb = 1e6;
 
 /** What a figure may rise, as a share or an amount: what the noise of a short run on a busy machine is, and a leak of hours is not. */
 const bounds: Record<string, Pick<Series, 'unit' | 'share' | 'amount'>> = {
-  'heap of': { unit: 'MB', share: 0.2, amount: 10 },
+  'heap of': { unit: 'MB', share: 0.2, amount: 20 },
   'resident memory of': { unit: 'MB', share: 0.15, amount: 40 },
   'connections to': { unit: '', share: 0.1, amount: 3 },
   'memory of Redis': { unit: 'MB', share: 0.2, amount: 2 },
@@ -90,9 +90,27 @@ export function startSamples(of: Watched): Samples & { readonly ended: Promise<v
       [...points].map(([name, all]) => ({
         name,
         ...Object.entries(bounds).find(([prefix]) => name.startsWith(prefix))![1],
-        points: all.filter(({ atMs }) => atMs >= fromMs),
+        points: judged(
+          name,
+          all.filter(({ atMs }) => atMs >= fromMs),
+        ),
       })),
   };
+}
+
+const pointsOfLeast = 8;
+
+function judged(name: string, points: Point[]): Point[] {
+  return name.startsWith('heap of') ? leastOf(points) : points;
+}
+
+/** What is left after a collection of garbage: of some seconds each, the least. */
+function leastOf(points: readonly Point[]): Point[] {
+  return Array.from({ length: Math.floor(points.length / pointsOfLeast) }, (_, place) =>
+    points
+      .slice(place * pointsOfLeast, (place + 1) * pointsOfLeast)
+      .reduce((least, point) => (point.value < least.value ? point : least)),
+  );
 }
 
 const ofSource = `
