@@ -73,6 +73,22 @@ export async function readPage(
   stretches: readonly Stretch[],
   limit: number,
 ): Promise<LogRow[]> {
+  const { branches, values } = pageOf(stretches, limit);
+  const { rows } = await source.query<{ target: string; xid: string; id: string; nonce: string }>(
+    `select target, _xid::text as xid, _id::text as id, _nonce::text as nonce
+     from (${branches.join('\n union all ')}) as log
+     order by log._xid, log._id
+     limit $1::bigint`,
+    values,
+  );
+  return rows.map(({ target, xid, id, nonce }) => ({ target, nonce, xid: BigInt(xid), id: BigInt(id) }));
+}
+
+/** The rows of a page, from each log; the first parameter is how many at most. */
+function pageOf(
+  stretches: readonly Stretch[],
+  limit: number,
+): { readonly branches: readonly string[]; readonly values: string[] } {
   const values: string[] = [String(limit)];
   const parameter = (value: bigint): string => `$${values.push(String(value))}`;
   const branches = stretches.map(({ target, after, end }) => {
@@ -88,14 +104,61 @@ export async function readPage(
              order by _xid, _id
              limit $1::bigint)`;
   });
-  const { rows } = await source.query<{ target: string; xid: string; id: string; nonce: string }>(
-    `select target, _xid::text as xid, _id::text as id, _nonce::text as nonce
-     from (${branches.join('\n union all ')}) as log
-     order by log._xid, log._id
-     limit $1::bigint`,
+  return { branches, values };
+}
+
+/** A page as a whole: its place, and a digest of all live rows that the logs have under its numbers. */
+export interface PageDigest {
+  readonly rows: number;
+  readonly last: Place;
+  readonly firstId: bigint;
+  readonly lastId: bigint;
+  /** Count, and xor of the nonces. */
+  readonly digest: string;
+}
+
+/** Numbers between which the rows of a page may lie, as a multiple of the page: beyond it, to digest costs more than to read. */
+const widest = 4;
+
+/** What `readPage` would read next, without the rows; null where there are none, or their numbers lie too far apart. */
+export async function digestPage(
+  source: Pool | ClientBase,
+  stretches: readonly Stretch[],
+  limit: number,
+): Promise<PageDigest | null> {
+  const { branches, values } = pageOf(stretches, limit);
+  const logs = stretches.map(
+    ({ target }) =>
+      `select _nonce from ${logOf(target)} where _backfill is null and _id between ends.first_id and ends.last_id`,
+  );
+  const { rows } = await source.query<Record<'rows' | 'first' | 'last' | 'xid' | 'id' | 'digest', string>>(
+    `with page as materialized (
+       select log._xid, log._id
+       from (${branches.join('\n union all ')}) as log
+       order by log._xid, log._id
+       limit $1::bigint
+     ),
+     ends as materialized (
+       select count(*) as rows, min(_id) as first_id, max(_id) as last_id from page
+     )
+     select ends.rows, ends.first_id as first, ends.last_id as last, furthest._xid::text as xid, furthest._id as id, logged.digest
+     from ends
+     cross join lateral (select * from page order by _xid desc, _id desc limit 1) as furthest
+     cross join lateral (
+       select count(*) || ' ' || bit_xor(_nonce) as digest from (${logs.join(' union all ')}) as numbered
+     ) as logged
+     where ends.last_id - ends.first_id < ${widest} * $1::bigint`,
     values,
   );
-  return rows.map(({ target, xid, id, nonce }) => ({ target, nonce, xid: BigInt(xid), id: BigInt(id) }));
+  const [page] = rows;
+  if (!page) return null;
+  return {
+    rows: Number(page.rows),
+    last: { xid: BigInt(page.xid), id: BigInt(page.id) },
+    firstId: BigInt(page.first),
+    lastId: BigInt(page.last),
+    digest: page.digest,
+  };
 }
 
 /** Whether this transaction has ended for every later snapshot, and all before it. */

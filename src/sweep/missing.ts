@@ -1,6 +1,6 @@
 import type { ClientBase } from 'pg';
 import { withoutEffect } from '../store/ledger.ts';
-import type { LogRow } from './log-pages.ts';
+import type { LogRow, PageDigest } from './log-pages.ts';
 
 /** A committed log row that has had no effect yet. */
 export interface MissingRow extends LogRow {
@@ -16,6 +16,24 @@ export interface MissingRow extends LogRow {
 
 /** Ids asked for in one statement. */
 const idsPerAsk = 10_000;
+
+/**
+ * Whether everything that the logs have under the numbers of this page has had its effect: the ledger has as many rows there, with
+ * the same nonces, which are random. Of a healthy system no row is read for it.
+ */
+export async function isMerged(
+  store: ClientBase,
+  targets: readonly string[],
+  { firstId, lastId, digest }: PageDigest,
+): Promise<boolean> {
+  const { rows } = await store.query<{ digest: string }>(
+    `select count(*) || ' ' || bit_xor(l._nonce) as digest
+     from emend.ledger_between($1::bigint, $2::bigint) l
+     where l._backfill is null and l.target = any($3::text[])`,
+    [String(firstId), String(lastId), targets],
+  );
+  return rows[0]?.digest === digest;
+}
 
 /** Of these rows of the logs, those that have had no effect in the store. */
 export async function withoutEffectOf<R extends LogRow>(store: ClientBase, rows: readonly R[]): Promise<R[]> {

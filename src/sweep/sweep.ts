@@ -130,7 +130,8 @@ export function createLeader(options: SweeperOptions, log: Log): Leader {
       const isUrgent = urgency !== undefined;
       const round = await sweeper.round({ atOnce: isUrgent || isFirst, isUrgent });
       isFirst = false;
-      dueAt = performance.now() + (round.goesOn ? 0 : tuning.roundMs);
+      dueAt =
+        performance.now() + (round.goesOn ? 0 : round.isBacklog ? tuning.backlogRoundMs : tuning.roundMs);
       sum = isUrgent
         ? { compared: sum.compared + round.compared, enqueued: sum.enqueued + round.enqueued }
         : { compared: round.compared, enqueued: round.enqueued };

@@ -8,7 +8,7 @@ import { readLastIds, readSourceNow } from './log-pages.ts';
 import type { SourceNow } from './log-pages.ts';
 import { readMarks, writeMarks } from './marks.ts';
 import type { Mark, Round } from './marks.ts';
-import { withoutEffectOf } from './missing.ts';
+import { isMerged, withoutEffectOf } from './missing.ts';
 import type { MissingRow } from './missing.ts';
 import type { SweepTuning } from './tuning.ts';
 import { createFirstWalk, createMainWalk } from './walk.ts';
@@ -38,6 +38,8 @@ export interface RoundResult extends Round {
   readonly isComplete: boolean;
   /** There is more to do now. */
   readonly goesOn: boolean;
+  /** What is missing waits on the queue, as far as one can tell: to look again soon would only take the workers' time. */
+  readonly isBacklog: boolean;
 }
 
 export interface Sweeper {
@@ -47,6 +49,9 @@ export interface Sweeper {
   /** Compares the logs from their beginning again, first their numbers and then whether each row had its effect. */
   startOver(): void;
 }
+
+/** Jobs that wait while workers keep up: more are a backlog. */
+const backlogJobs = 8;
 
 /** What one leader knows. It is built from the store's marks, so that another one can go on at any time. */
 interface Known {
@@ -106,8 +111,17 @@ export function createSweeper(options: SweeperOptions): Sweeper {
   /** Compares on, up to a number of pages, as long as there is room to remember what is missing. */
   async function compare(walk: Walk, isEarly: boolean): Promise<number> {
     let compared = 0;
+    // until rows are met that wait: behind them most do
+    let isHealthy = true;
     for (let page = 0; page < tuning.pagesPerRound && missing.length < maxMissing; page += 1) {
       if (walk.isAtEnd || signal.aborted) break;
+      const whole = isHealthy ? await walk.digest(source, tuning.pageRows) : null;
+      if (whole && (await isMerged(store, targets, whole))) {
+        walk.passOver(whole, tuning.pageRows);
+        compared += whole.rows;
+        continue;
+      }
+      isHealthy = false;
       const rows = await walk.next(source, tuning.pageRows);
       compared += rows.length;
       const noticedAt = performance.now();
@@ -163,7 +177,8 @@ export function createSweeper(options: SweeperOptions): Sweeper {
   async function round({ atOnce, isUrgent }: RoundOptions): Promise<RoundResult> {
     const startedAt = performance.now();
     // in this order: an empty queue, then the effect of all that was in it; the horizon, then the rows below it
-    const queueIsEmpty = !isUrgent && isEmpty(await queue.counts());
+    const counts = await queue.counts();
+    const queueIsEmpty = !isUrgent && isEmpty(counts);
     const now = await readSourceNow(source);
     const isSame = known?.source === now.identity && known.startedAt === now.startedAt;
     const wentBack = known?.marks.some((mark) => mark.belowXid > now.horizon) === true;
@@ -180,6 +195,7 @@ export function createSweeper(options: SweeperOptions): Sweeper {
     const enqueued = await enqueue(candidates(at, isUrgent, queueIsEmpty));
     const completeAt = horizons.completeAt(await raiseMarks(at));
     const isAtEnd = at.first.isAtEnd && at.main.isAtEnd;
+    const isBacklog = !isUrgent && counts.waiting > backlogJobs && !isMostlySent(missing);
     return {
       tookMs: performance.now() - startedAt,
       compared,
@@ -187,7 +203,8 @@ export function createSweeper(options: SweeperOptions): Sweeper {
       enqueued,
       completeMs: completeAt === undefined ? null : performance.now() - completeAt,
       isComplete: isAtEnd && missing.every((row) => row.sentAt !== undefined),
-      goesOn: enqueued > 0 || settled > 0 || (!isAtEnd && missing.length < maxMissing),
+      goesOn: !isBacklog && (enqueued > 0 || settled > 0 || (!isAtEnd && missing.length < maxMissing)),
+      isBacklog,
     };
   }
 
@@ -200,6 +217,12 @@ export function createSweeper(options: SweeperOptions): Sweeper {
       ignoreMarks = true;
     },
   };
+}
+
+/** Then it is the sweep's own rows that workers are busy with, and it goes on as they do. */
+function isMostlySent(missing: readonly MissingRow[]): boolean {
+  const sent = missing.filter(({ sentAt }) => sentAt !== undefined).length;
+  return sent > missing.length / 2;
 }
 
 function isEmpty({

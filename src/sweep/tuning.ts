@@ -4,6 +4,8 @@ export interface SweepTuning {
   readonly tickMs: number;
   /** Between two rounds when nothing is missing. */
   readonly roundMs: number;
+  /** Between two rounds while jobs pile up: what is missing is most likely among them. */
+  readonly backlogRoundMs: number;
   /** Rows are left to the stream for so long after their commit. */
   readonly graceMs: number;
   /** While the queue has jobs, a row is given so long to be among them. */
@@ -28,6 +30,7 @@ export interface SweepTuning {
 export const defaultTuning: SweepTuning = {
   tickMs: 500,
   roundMs: 2_000,
+  backlogRoundMs: 10_000,
   graceMs: 3_000,
   patienceMs: 60_000,
   standbyMs: 2_000,

@@ -1,12 +1,16 @@
 import type { Pool } from 'pg';
-import { laterOf, readPage, startOf } from './log-pages.ts';
-import type { LogRow, Place } from './log-pages.ts';
+import { digestPage, laterOf, readPage, startOf } from './log-pages.ts';
+import type { LogRow, PageDigest, Place, Stretch } from './log-pages.ts';
 import type { Mark } from './marks.ts';
 
 /** A way along the logs, from where they are known to be in the ledger, in the order of transactions. */
 export interface Walk {
   /** The next rows; none at its end, for now. */
   next(source: Pool, limit: number): Promise<readonly LogRow[]>;
+  /** The same rows as a whole, without going on; null where that tells nothing. */
+  digest(source: Pool, limit: number): Promise<PageDigest | null>;
+  /** Goes on behind them. */
+  passOver(page: PageDigest, limit: number): void;
   /** The transaction in which it stands: everything below has been seen. */
   readonly xid: bigint;
   readonly isAtEnd: boolean;
@@ -23,6 +27,12 @@ export function createMainWalk(marks: readonly Mark[]): MainWalk {
   );
   let end = 0n;
   const isAtEnd = (): boolean => cursor.xid >= end;
+  const stretches = (): Stretch[] =>
+    marks.map(({ target, belowXid }) => ({
+      target,
+      after: laterOf(cursor, startOf(belowXid)),
+      end: { belowXid: end },
+    }));
   return {
     get xid() {
       return cursor.xid;
@@ -35,15 +45,14 @@ export function createMainWalk(marks: readonly Mark[]): MainWalk {
     },
     async next(source, limit) {
       if (isAtEnd()) return [];
-      const stretches = marks.map(({ target, belowXid }) => ({
-        target,
-        after: laterOf(cursor, startOf(belowXid)),
-        end: { belowXid: end },
-      }));
       const upTo = end;
-      const rows = await readPage(source, stretches, limit);
+      const rows = await readPage(source, stretches(), limit);
       cursor = rows.length < limit ? startOf(upTo) : rows.at(-1)!;
       return rows;
+    },
+    digest: (source, limit) => digestPage(source, stretches(), limit),
+    passOver({ rows, last }, limit) {
+      cursor = rows < limit ? startOf(end) : last;
     },
   };
 }
@@ -53,6 +62,8 @@ export function createFirstWalk(marks: readonly Mark[]): Walk {
   const upToId = marks.flatMap(({ target, idsUpTo }) => (idsUpTo === null ? [] : [{ target, idsUpTo }]));
   let cursor = startOf(0n);
   let isAtEnd = upToId.length === 0;
+  const stretches = (): Stretch[] =>
+    upToId.map(({ target, idsUpTo }) => ({ target, after: cursor, end: { upToId: idsUpTo } }));
   return {
     get xid() {
       return cursor.xid;
@@ -62,15 +73,15 @@ export function createFirstWalk(marks: readonly Mark[]): Walk {
     },
     async next(source, limit) {
       if (isAtEnd) return [];
-      const stretches = upToId.map(({ target, idsUpTo }) => ({
-        target,
-        after: cursor,
-        end: { upToId: idsUpTo },
-      }));
-      const rows = await readPage(source, stretches, limit);
+      const rows = await readPage(source, stretches(), limit);
       if (rows.length < limit) isAtEnd = true;
       else cursor = rows.at(-1)!;
       return rows;
+    },
+    digest: (source, limit) => digestPage(source, stretches(), limit),
+    passOver({ rows, last }, limit) {
+      if (rows < limit) isAtEnd = true;
+      else cursor = last;
     },
   };
 }
