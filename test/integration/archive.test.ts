@@ -518,7 +518,8 @@ describe('archive while everything runs', () => {
       again(() => sweepNow({ config: install.config, all: true, timeoutMs: 30_000 })),
       again(async () => expect(await found(install)).toEqual(well)),
     ]);
-    await install.wait();
+    // each sweep of all has put on the queue whatever was still there
+    await waitUntilMerged({ config: install.config, timeoutMs: 90_000 });
     await sweepNow({ config: install.config, all: true, timeoutMs: 30_000 });
     expect(await found(install)).toEqual(well);
     expect(await diverged(install)).toEqual([]);
