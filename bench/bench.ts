@@ -9,7 +9,8 @@
 import { availableParallelism, loadavg, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { backfillLive, backfillLoading } from './comparisons/backfill-load.ts';
-import { backfillGrowth, backfillPromote, backfillReprocess } from './comparisons/backfill-promote.ts';
+import { backfillGrowth, backfillPromote } from './comparisons/backfill-promote.ts';
+import { backfillYear } from './comparisons/backfill-year.ts';
 import { batchSize } from './comparisons/batch-size.ts';
 import { factsHalf, factsInserts, factsOneTransaction } from './comparisons/facts.ts';
 import { growth } from './comparisons/growth.ts';
@@ -43,7 +44,7 @@ const comparisons = [
   batchSize,
   backfillPromote,
   backfillGrowth,
-  backfillReprocess,
+  backfillYear,
   backfillLoading,
   backfillLive,
 ];

@@ -1,13 +1,11 @@
 import { promoteByStatement } from '../contestants/promote-by-statement.ts';
 import { promoteBackfills } from '../contestants/promote.ts';
-import { reprocess } from '../contestants/reprocess.ts';
 import type { Comparison, Size } from '../harness/comparison.ts';
 import { measure } from '../harness/measure.ts';
 
 const small = 'promote';
 const large = 'promote into ten times as many pieces';
 const statement = 'one statement for the same change, without ledger, history, checks and revert';
-const whole = 'the whole table computed anew in SQL, and swapped';
 
 /** Rows of one round, behind those of the rounds before. */
 function roundsOf(rows: number) {
@@ -56,21 +54,4 @@ export const backfillGrowth: Comparison = {
     { of: `${large}: check`, to: `${small}: check`, atMost: 1.3 },
     { of: `${large}: revert`, to: `${small}: revert`, atMost: 1.3 },
   ],
-};
-
-/** A thousandth of the table is wrong: what a backfill is made for. */
-export const backfillReprocess: Comparison = {
-  name: 'backfill-reprocess',
-  title: 'A backfill of 10,000 corrections into 10,000,000 pieces, against the whole table computed anew',
-  measure: (servers, size) => {
-    const { keys, quick } = size;
-    const spread = { keys, apart: 10 };
-    return measure(servers, {
-      warmUp: quick ? 0 : 1,
-      rounds: quick ? 2 : 3,
-      contestants: [promoteBackfills(large, spread), reprocess(whole, spread)],
-      work: roundsOf(quick ? 20 : 10_000),
-    });
-  },
-  ratios: [{ of: large, to: whole, atMost: 1 / 50 }],
 };

@@ -45,7 +45,8 @@ export async function openEmendStore(server: BenchServer, layout: Layout): Promi
   };
 }
 
-async function fill(url: string, { ddl, declaration, load }: Layout): Promise<void> {
+/** Makes the database that contestants get copies of. */
+export async function fill(url: string, { ddl, declaration, load }: Layout): Promise<void> {
   const { pool } = await createStore(url, ddl, [declaration]);
   try {
     const table = `public.${declaration.table}`;
