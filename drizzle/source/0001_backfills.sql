@@ -207,12 +207,12 @@ declare
 begin
   execute format(
     $sql$
-    with chunk as (
+    with chunk as materialized (
       select distinct (r.details ->> 'first')::bigint as first, (r.details ->> 'last')::bigint as last, (r.details ->> 'rows')::bigint as rows
       from corrections._request r
       where r.backfill = $1 and r.request = 'chunk' and r.details ->> 'target' = $2
     ),
-    good as (
+    good as materialized (
       select c.first, c.last
       from chunk c
       cross join lateral (
@@ -220,19 +220,25 @@ begin
       ) as there
       where there.rows = c.rows
     ),
-    covered as (
-      select distinct l._id
-      from good g
-      cross join lateral (
-        select l._id from corrections.%1$I l where l._backfill = $1 and l._id between g.first and g.last
-      ) as l
+    -- without a join: of a log that was filled a moment ago the planner knows nothing, and would take its rows for one
+    marked as (
+      select m._id, bool_or(m.is_asked) as is_asked
+      from (
+        select l._id, false as is_asked from corrections.%1$I l where l._backfill = $1
+        union all
+        select l._id, true
+        from good g
+        cross join lateral (
+          select l._id from corrections.%1$I l where l._backfill = $1 and l._id between g.first and g.last
+          offset 0
+        ) as l
+      ) as m
+      group by m._id
     ),
     placed as (
-      select l._id, c._id is null as is_left,
-        row_number() over (order by l._id) - row_number() over (partition by c._id is null order by l._id) as island
-      from corrections.%1$I l
-      left join covered c on c._id = l._id
-      where l._backfill = $1
+      select m._id, not m.is_asked as is_left,
+        row_number() over (order by m._id) - row_number() over (partition by m.is_asked order by m._id) as island
+      from marked m
     ),
     -- no chunk reaches over rows that are asked for already
     cut as (
