@@ -1,3 +1,4 @@
+import { mergeStagedRows } from '../contestants/merge-staged.ts';
 import { promoteByStatement } from '../contestants/promote-by-statement.ts';
 import { promoteBackfills } from '../contestants/promote.ts';
 import type { Comparison, Size } from '../harness/comparison.ts';
@@ -5,6 +6,7 @@ import { measure } from '../harness/measure.ts';
 
 const small = 'promote';
 const large = 'promote into ten times as many pieces';
+const merge = 'the merge alone, one statement with ledger and history';
 const statement = 'one statement for the same change, without ledger, history, checks and revert';
 
 /** Rows of one round, behind those of the rounds before. */
@@ -13,7 +15,7 @@ function roundsOf(rows: number) {
 }
 
 function sizesOf({ quick, keys }: Size) {
-  return quick ? { keys, rows: 200, warmUp: 0, rounds: 2 } : { keys, rows: 100_000, warmUp: 1, rounds: 5 };
+  return quick ? { keys, rows: 200, warmUp: 0, rounds: 2 } : { keys, rows: 100_000, warmUp: 1, rounds: 3 };
 }
 
 export const backfillPromote: Comparison = {
@@ -24,12 +26,17 @@ export const backfillPromote: Comparison = {
     const spread = { keys, apart: 1 };
     return measure(servers, {
       ...rounds,
-      contestants: [promoteBackfills(small, spread), promoteByStatement(statement, spread)],
+      contestants: [
+        promoteBackfills(small, spread),
+        mergeStagedRows(merge, spread),
+        promoteByStatement(statement, spread),
+      ],
       work: roundsOf(rows),
     });
   },
   ratios: [
-    { of: small, to: statement, atMost: 2 },
+    { of: small, to: merge, atMost: 2 },
+    { of: small, to: statement },
     { of: `${small}: revert`, to: small, atMost: 1.5 },
     { of: `${small}: check`, to: small },
   ],

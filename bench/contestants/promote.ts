@@ -85,7 +85,7 @@ function requestOf(backfill: string, { last }: BackfillRows) {
 }
 
 /** As staging leaves it. Digests are 0, and their sum is what was sealed. */
-async function stage(
+export async function stage(
   pool: Pool,
   backfill: string,
   spread: Spread,

@@ -1,4 +1,4 @@
-import type { Pool } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import { days, daysPerPiece, daySql, keySql, piecesPerKey, priceSql } from './corrections.ts';
 
 /**
@@ -42,7 +42,7 @@ const checkedOneIn = 10;
  * @throws unless it is so
  */
 export async function expectPrices(
-  pool: Pool,
+  pool: Pool | ClientBase,
   spread: Spread,
   corrections: BackfillRows | null,
 ): Promise<void> {

@@ -69,6 +69,8 @@ export async function withinFence<T>(
       await raiseFence(store, holder, parts);
       // it may take minutes; nothing that it holds is waited for by more than its own keys
       await client.query(`set local statement_timeout = 0`);
+      // one at a time in a store, over all of its keys at once: its sorts may stay in memory
+      await client.query(`set local work_mem = '64MB'`);
       for (const { number } of parts)
         await client.query(`select pg_advisory_xact_lock_shared($1::int, ${objectsLock})`, [
           lockClass + number,
