@@ -1,12 +1,22 @@
-import { isEmendError } from '../errors.ts';
-import type { EmendError } from '../errors.ts';
+import { sqlState } from '../db/sqlstate.ts';
+import { EmendError, isEmendError } from '../errors.ts';
 import { describeError } from '../observe/describe-error.ts';
 import type { ErrorDescription } from '../observe/describe-error.ts';
 
 /** Writes an error to stderr and returns the exit code that it means. */
 export function reportError(error: unknown, asJson: boolean): number {
-  process.stderr.write(`${asJson ? errorAsJson(error) : errorAsText(error)}\n`);
-  return isEmendError(error) && error.disposition === 'refuse' ? 2 : 1;
+  const told = asRefusal(error);
+  process.stderr.write(`${asJson ? errorAsJson(told) : errorAsText(told)}\n`);
+  return isEmendError(told) && told.disposition === 'refuse' ? 2 : 1;
+}
+
+/** A right that is missing is no fault of ours, wherever a server said so. */
+function asRefusal(error: unknown): unknown {
+  if (isEmendError(error) || sqlState(error) !== '42501') return error;
+  return new EmendError('permission_missing', `this role may not do that: ${(error as Error).message}`, {
+    remedy: 'Run it as a role that may; docs/operations.md says under "Rights" what each needs.',
+    cause: error,
+  });
 }
 
 function errorAsJson(error: unknown): string {

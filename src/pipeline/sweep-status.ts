@@ -61,7 +61,7 @@ export async function readSweep(source: Pool, store: Pool, targets: readonly str
 }
 
 /** Without `pg_monitor` a role sees only its own sessions in `pg_stat_activity`: then `behindMs` alone tells. */
-async function readHolder(source: Pool): Promise<SweepStatus['heldBy']> {
+export async function readHolder(source: Pool): Promise<SweepStatus['heldBy']> {
   const { rows } = await source.query<{ who: string; for_ms: string }>(
     `select writer.who, round(extract(epoch from clock_timestamp() - writer.since) * 1000)::text as for_ms
      from (
@@ -84,9 +84,9 @@ function numberOf(text: string | null | undefined): number | null {
   return text === null || text === undefined ? null : Number(text);
 }
 
-/** A merge that retries needs seconds; a transaction that writes for longer than this was most likely forgotten. */
+/** A merge that retries needs seconds; a transaction that writes for longer than a minute is worth a look. */
 const patienceMs = 60_000;
-const holdMs = 300_000;
+const holdMs = 60_000;
 
 export function judgeSweep(sweep: SweepStatus): Problem[] {
   const { roundAgoMs, missing, behindMs, heldBy, leftOut, migratedAgoMs } = sweep;

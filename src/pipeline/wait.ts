@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { sqlState } from '../db/sqlstate.ts';
-import { EmendError } from '../errors.ts';
+import { EmendError, isEmendError } from '../errors.ts';
 import { countOf } from '../observe/count-of.ts';
 import {
   countAllSetAside,
@@ -15,6 +15,7 @@ import {
 import type { AwaitedRow } from './awaited-rows.ts';
 import { withServers } from './connections.ts';
 import { requireInstall } from './install.ts';
+import { readHolder } from './sweep-status.ts';
 
 export interface WaitOptions {
   readonly config: ResolvedConfig;
@@ -48,7 +49,9 @@ export async function waitUntilMerged({ config, xid, timeoutMs }: WaitOptions): 
     const awaited = await findAwaited(source, store, targets, xid, deadline).catch((error: unknown) => {
       throw sqlState(error) === '42P01' ? logMissing(error) : error;
     });
-    await untilInStore(store, awaited, deadline);
+    await untilInStore(store, awaited, deadline).catch(async (error: unknown) => {
+      throw isTimedOut(error) ? await withHolder(source, error) : error;
+    });
     return {
       rows: awaited.length,
       setAside: awaited.length === 0 ? 0 : await countSetAside(store, awaited),
@@ -133,6 +136,22 @@ async function poll(deadline: number, isDone: () => Promise<boolean>): Promise<v
     if (leftMs <= 0) throw new TimeUp();
     await sleep(Math.min(pauseMs, leftMs));
   }
+}
+
+function isTimedOut(error: unknown): error is EmendError {
+  return isEmendError(error) && error.code === 'timed_out';
+}
+
+/** A transaction that is open for so long is worth naming. */
+const heldMs = 5_000;
+
+/** What the queue lost cannot be found beneath a transaction that is open: then it is what is waited for. */
+async function withHolder(source: Pool, error: EmendError): Promise<EmendError> {
+  const holder = await readHolder(source);
+  if (!holder || holder.forMs < heldMs) return error;
+  return new EmendError('timed_out', error.message, {
+    remedy: `${error.remedy} ${holder.who} has not ended its transaction for ${Math.round(holder.forMs / 1_000)} s: what the queue lost is not found before it ends.`,
+  });
 }
 
 function timedOut(rows: number, firstId: string): EmendError {

@@ -2,7 +2,9 @@ import { Redis } from 'ioredis';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
 import { facts } from '../../src/config/define-config.ts';
+import { withTransaction } from '../../src/db/transaction.ts';
 import { judgeSweep } from '../../src/pipeline/sweep-status.ts';
+import { waitUntilMerged } from '../../src/pipeline/wait.ts';
 import { eventually } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
@@ -235,13 +237,23 @@ describe('emend sweep', () => {
     };
     const sweep = { ...calm, lastEnqueued: 0, behindMs: 4_000, leftOut: [], migratedAgoMs: 900_000 };
     const heldFor = (forMs: number) => judgeSweep({ ...sweep, heldBy: { who: 'process 7', forMs } });
-    expect(heldFor(2_000)).toEqual([]);
+    expect(heldFor(50_000)).toEqual([]);
     const never = { ...sweep, roundAgoMs: null, behindMs: null, heldBy: null };
     expect(judgeSweep(never)).toMatchObject([{ path: 'sweep', remedy: expect.stringMatching(/worker/) }]);
     expect(judgeSweep({ ...never, migratedAgoMs: 2_000 })).toEqual([]);
-    expect(heldFor(600_000)).toMatchObject([
-      { path: 'sweep', problem: expect.stringContaining('process 7') },
-    ]);
+    expect(heldFor(70_000)).toMatchObject([{ path: 'sweep', problem: expect.stringContaining('process 7') }]);
+  });
+
+  it('and wait names it, where what is waited for may be lost', async () => {
+    const install = await createInstall('sweep held', { ddl, targets });
+    await write(install, 1);
+    await withTransaction(install.source, async (client) => {
+      await client.query(`create table public.held (id integer)`);
+      await expect(waitUntilMerged({ config: install.config, timeoutMs: 6_000 })).rejects.toMatchObject({
+        code: 'timed_out',
+        remedy: expect.stringMatching(/process \d+ .* has not ended its transaction for \d+ s/) as string,
+      });
+    });
   });
 
   it('says what it found, with and without a worker that leads', async () => {
