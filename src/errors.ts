@@ -35,6 +35,7 @@ const dispositions = {
   rebuild_busy: 'retry',
   archive_unreadable: 'refuse',
   archive_busy: 'retry',
+  restore_incomplete: 'manual',
   checks_failed: 'refuse',
   backfill_refused: 'refuse',
   not_migrated: 'manual',

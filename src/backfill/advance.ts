@@ -3,6 +3,7 @@ import type { PromoteSpan } from '../config/promote-times.ts';
 import { verdictOf } from '../db/sqlstate.ts';
 import { EmendError, isEmendError } from '../errors.ts';
 import { check } from './check.ts';
+import { acceptAsAsked } from './findings.ts';
 import { promote } from './promote.ts';
 import { readPromoteTime, spansOf } from './promote-time.ts';
 import type { Promotion } from './promotion.ts';
@@ -38,6 +39,7 @@ async function promoteIfAsked(
   const { store } = promotion;
   const { name, wish } = backfill;
   if (!wish) return;
+  await acceptAsAsked(store, name, wish.accept);
   try {
     const begins = await mayBegin(store, backfill, wish, spans);
     if (begins) await promote(promotion, backfill, { ...wish, reason: begins.reason });

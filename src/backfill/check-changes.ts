@@ -1,6 +1,7 @@
 import type { ClientBase } from 'pg';
-import { literal } from '../db/identifier.ts';
+import { ident, literal } from '../db/identifier.ts';
 import type { Target } from '../change/target.ts';
+import { targetTable } from '../store/names.ts';
 import { thresholdOf } from './check-staged.ts';
 import { atMost, note } from './findings.ts';
 import type { Finding } from './findings.ts';
@@ -34,6 +35,8 @@ export async function checkChanges(
     note(target.name, 'answers_lost', counts['lost']!),
     atMost(target.name, 'answers_lost_from_now_on', Number(counts['lost_now']), 0),
   ];
+  const isAllNew = Number(counts['changed']) > 0 && counts['first'] === counts['changed'];
+  const standing = isAllNew ? await readNullShares(client, target) : undefined;
   for (const column of target.values) {
     const value = (side: 'old' | 'new') => `(c.${side} ->> ${literal(column.name)})`;
     const nulls = (side: 'old' | 'new') =>
@@ -43,21 +46,53 @@ export async function checkChanges(
     const found = await ask(
       `${nulls('old')} as nulls_before, ${nulls('new')} as nulls_after, ${sum('old')} as sum_before, ${sum('new')} as sum_after`,
     );
-    const bound = thresholdOf(backfill, 'null_share') ?? nullShareRise;
-    const rise = Number(found['nulls_after']) - Number(found['nulls_before']);
-    findings.push({
-      target: target.name,
-      name: `null_share:${column.name}`,
-      figure: `${found['nulls_before']} -> ${found['nulls_after']}`,
-      threshold: `a rise of at most ${bound}`,
-      verdict: rise <= bound ? 'pass' : 'fail',
-    });
+    const before = standing ? standing[column.name]! : found['nulls_before']!;
+    findings.push(nullShare(backfill, target, column.name, before, found['nulls_after']!));
     if (found['sum_before'] !== null)
       findings.push(
         note(target.name, `sum:${column.name}`, `${found['sum_before']} -> ${found['sum_after']}`),
       );
   }
   return findings;
+}
+
+/** @param before null: there is nothing that it could have risen from */
+function nullShare(
+  backfill: Backfill,
+  target: Target,
+  column: string,
+  before: string | null,
+  after: string,
+): Finding {
+  const name = `null_share:${column}`;
+  if (before === null) return note(target.name, name, `none -> ${after}`);
+  const bound = thresholdOf(backfill, 'null_share') ?? nullShareRise;
+  return {
+    target: target.name,
+    name,
+    figure: `${before} -> ${after}`,
+    threshold: `a rise of at most ${bound}`,
+    verdict: Number(after) - Number(before) <= bound ? 'pass' : 'fail',
+  };
+}
+
+/**
+ * Of each column of the target as it stands: what new answers alone are held against, which had no answer before. Reads all of
+ * it; null where it is empty.
+ */
+async function readNullShares(
+  client: ClientBase,
+  target: Target,
+): Promise<Readonly<Record<string, string | null>>> {
+  const shares = target.values.map(({ name }) => {
+    const nulls = `count(*) filter (where p.${ident(name)} is null)`;
+    return `round(${nulls}::numeric / nullif(count(*), 0), 3)::text as ${ident(name)}`;
+  });
+  if (shares.length === 0) return {};
+  const { rows } = await client.query<Record<string, string | null>>(
+    `select ${shares.join(', ')} from ${targetTable(target)} p`,
+  );
+  return rows[0]!;
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { ClientBase } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 
 /** What a check found: a figure held against a threshold. */
 export interface Finding {
@@ -63,6 +63,29 @@ export async function writeFindings(
 /** Failing and not accepted by name. */
 export function blocking(findings: readonly Finding[], accept: Readonly<Record<string, string>>): Finding[] {
   return findings.filter(({ name, verdict }) => verdict === 'fail' && accept[name] === undefined);
+}
+
+/**
+ * Takes down what a promote that is asked for accepts. From then on its problem is what it does not accept, if anything: what
+ * it waits for is no problem.
+ */
+export async function acceptAsAsked(
+  store: Pool,
+  backfill: string,
+  accept: Readonly<Record<string, string>>,
+): Promise<void> {
+  const { rows: failed } = await store.query<Finding>(
+    `update emend.backfill_check
+     set accepted = $2::jsonb ->> name
+     where backfill = $1 and verdict = 'fail'
+     returning target, name, figure, threshold, verdict`,
+    [backfill, JSON.stringify(accept)],
+  );
+  const left = blocking(failed, accept);
+  await store.query(
+    `update emend.backfill set problem = $2 where name = $1 and problem is distinct from $2`,
+    [backfill, left.length > 0 ? describeBlocking(left) : null],
+  );
 }
 
 export function describeBlocking(findings: readonly Finding[]): string {

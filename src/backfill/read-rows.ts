@@ -97,7 +97,7 @@ async function* readNdjson(file: RowFile): AsyncGenerator<FileRow | UnreadRow> {
   try {
     for await (const text of lines) {
       line++;
-      if (text.trim() !== '') yield parseLine(line, text);
+      if (text.trim() !== '') yield parseLine(file, line, text);
     }
   } catch (error) {
     throw unreadable(file, line + 1, error);
@@ -105,14 +105,16 @@ async function* readNdjson(file: RowFile): AsyncGenerator<FileRow | UnreadRow> {
   if (failure) throw unreadable(file, line + 1, failure);
 }
 
-function parseLine(line: number, text: string): FileRow | UnreadRow {
+function parseLine(file: RowFile, line: number, text: string): FileRow | UnreadRow {
   try {
     const value: unknown = parseJson(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value))
       return { line, ...flatten(value as Record<string, unknown>) };
     throw new TypeError('it is not an object');
   } catch (error) {
-    return { line, problem: `it cannot be read: ${(error as Error).message}`, raw: text };
+    // the ending of a file says what it is; of stdin only the option
+    const taken = file.path === '-' && !file.format ? ' as NDJSON (of CSV, say so: --format csv)' : '';
+    return { line, problem: `it cannot be read${taken}: ${(error as Error).message}`, raw: text };
   }
 }
 

@@ -12,7 +12,11 @@ type Common = (command: Command, description: string) => Command;
 export function addArchiveCommands(program: Command, common: Common): void {
   common(program.command('sources'), 'how far back each log can be replayed, and what would end that')
     .option('--check', 'read every archived file, and compare it with its digest')
-    .option('--archive <manifest>', 'archived files are beside this manifest now (repeat)', collect)
+    .option(
+      '--archive <folder>',
+      'archived files are in this folder, or beside this manifest, now (repeat)',
+      collect,
+    )
     .option(
       '--inputs <folder>',
       'where raw input of backfills is looked for (repeat; default: here, and backfills)',
@@ -22,7 +26,7 @@ export function addArchiveCommands(program: Command, common: Common): void {
   const group = program
     .command('archive')
     .description('move rows that are older than a date from the logs to files');
-  common(group.command('move', { isDefault: true }), 'what emend archive <target> does')
+  const move = common(group.command('move', { isDefault: true }), 'what emend archive <target> does')
     .argument('[target]', 'its name in the configuration')
     .option('--all', 'all targets')
     .requiredOption('--before <date>', 'rows that were recorded before this time, midnight in UTC for a date')
@@ -30,8 +34,13 @@ export function addArchiveCommands(program: Command, common: Common): void {
     .option('--rows-per-file <rows>', 'rows of one file', positiveInteger, 100_000)
     .option('--dry-run', 'only say how many rows would be moved')
     .action(archive);
+  // help of a group does not show what its default takes
+  group.addHelpText(
+    'after',
+    () => `\nemend archive <target> is emend archive move:\n\n${move.helpInformation()}`,
+  );
   common(group.command('restore'), 'put the rows of archived files back into the logs, as they were')
-    .argument('<manifest...>', 'the manifest.json beside the files')
+    .argument('<folder...>', 'a folder of archived files, or the manifest.json beside them')
     .action(restore);
 }
 
@@ -65,10 +74,10 @@ async function archive(target: string | undefined, options: ArchiveOptions): Pro
   else print(archived.map((each) => describeArchived(each, options.dryRun === true)).join('\n'));
 }
 
-async function restore(manifests: string[], options: CommonOptions): Promise<void> {
+async function restore(given: string[], options: CommonOptions): Promise<void> {
   const config = await load(options);
   const { restoreArchive } = await import('../pipeline/restore-archive.ts');
-  const restored = await restoreArchive(config, manifests);
+  const restored = await restoreArchive(config, given);
   if (options.json) printJson(restored);
   else print(describeRestored(restored));
 }

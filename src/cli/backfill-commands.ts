@@ -7,6 +7,7 @@ import {
   describeBackfill,
   describeBackfills,
   describeChecks,
+  describeOther,
   describeRun,
   describeWait,
 } from './describe-backfill.ts';
@@ -107,10 +108,11 @@ export async function run(file: string, options: RunOptions): Promise<void> {
     timeoutMs: options.timeout * 1_000,
     onLoad: ({ read, written, share }) => bar.show({ done: read, doneNow: written, share }),
     onProgress: (text) => progress.show(text),
+    onBlocked: (text) => progress.say(text),
   }).finally(() => progress.end());
   if (options.json) printJson(ran);
   else print(describeRun(ran));
-  if (ran.problem !== null) process.exitCode = 1;
+  if (ran.problem !== null || ran.waitsFor !== null) process.exitCode = 1;
 }
 
 interface AskOptions extends CommonOptions {
@@ -156,9 +158,10 @@ interface Asked {
   readonly reason?: string;
   readonly timeoutMs: number;
   readonly onProgress: (text: string) => void;
+  readonly onBlocked: (text: string) => void;
 }
 
-/** Exit code 1 when the store did not do what was asked for, or a check stands in the way of what comes next. */
+/** Exit code 1 when the store did not do what was asked for (yet: it may wait for its time), or a check stands in the way of what comes next. */
 async function carryOut(
   name: string,
   options: AskOptions,
@@ -170,14 +173,16 @@ async function carryOut(
     ...(options.reason === undefined ? {} : { reason: options.reason }),
     timeoutMs: options.timeout * 1_000,
     onProgress: (text) => progress.show(text),
+    onBlocked: (text) => progress.say(text),
   }).finally(() => progress.end());
   if (options.json) printJson(done);
   else {
     print(`backfill ${name} is ${done.state}`);
+    if (done.byOther !== null) print(describeOther(done.byOther));
     if (done.waitsFor !== null) print(`it ${describeWait({ until: done.waitsFor, closedBy: done.window })}`);
     if (done.problem !== null) print(`${done.problem}\nSee emend backfill show ${name}.`);
   }
-  if (done.problem !== null) process.exitCode = 1;
+  if (done.problem !== null || done.waitsFor !== null) process.exitCode = 1;
 }
 
 export async function list(options: CommonOptions): Promise<void> {

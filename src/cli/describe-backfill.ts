@@ -3,6 +3,7 @@ import type { RawInput } from '../backfill/raw-input.ts';
 import type { Wait } from '../backfill/state.ts';
 import { countOf } from '../observe/count-of.ts';
 import type { BackfillCheck, BackfillReport, ListedBackfill } from '../pipeline/backfill-report.ts';
+import type { OtherPromote } from '../pipeline/backfill-requests.ts';
 import type { BackfillRun } from '../pipeline/run-backfill.ts';
 import { describeSummaries } from './describe-diff.ts';
 import { formatTable } from './format-table.ts';
@@ -30,12 +31,17 @@ export function describeWait({ until, closedBy }: Wait): string {
     : `waits for its window (${closedBy.join(', ')}): next at ${until}, while a worker runs`;
 }
 
+/** Done, and not by this request. */
+export function describeOther({ at, reason }: OtherPromote): string {
+  return `it was promoted by another request than this one, with this on record: ${at}${reason === null ? '' : `, ${reason}`}`;
+}
+
 /** What was asked for, where the store is not there yet. */
 function stateOf({ state, asked }: ListedBackfill): string {
   const steps = ['open', 'sealed', 'staged', 'checked', 'promoted', 'reverted'];
   const isBehind =
     asked === 'abandoned' ? state !== 'abandoned' : steps.indexOf(asked) > steps.indexOf(state);
-  return isBehind && state !== 'abandoned' ? `${state}, ${asked} asked for` : state;
+  return isBehind && state !== 'abandoned' ? `${state}, asked to be ${asked}` : state;
 }
 
 export function describeBackfill(report: BackfillReport): string {
@@ -106,6 +112,7 @@ export function describeRun({
   problem,
   waitsFor,
   window,
+  byOther,
   done,
   loaded,
   checks,
@@ -120,6 +127,7 @@ export function describeRun({
       : `backfill ${backfill} is ${state} (${steps.join(', ')})`,
     ...(checks.length === 0 ? [] : ['', checkTable(checks)]),
     ...(isChecked || isPromoted ? ['', ...describeSummaries(diff)] : []),
+    ...(byOther === null ? [] : ['', describeOther(byOther)]),
     ...(waitsFor === null ? [] : ['', `it ${describeWait({ until: waitsFor, closedBy: window })}`]),
     ...(problem === null ? [] : ['', `${problem}\nSee emend backfill show ${backfill}.`]),
     ...(isChecked && problem === null && waitsFor === null

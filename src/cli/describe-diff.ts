@@ -28,7 +28,7 @@ function describeChanges({ summary, changes }: BackfillDiff): string[] {
   const more = all - changes.length;
   return [
     changeTable(changes),
-    ...(more > 0 ? [`and ${countOf(more, 'more')}: --limit <rows>, or --export <file>`] : []),
+    ...(more > 0 ? [`and ${more} more: --limit <rows>, or --export <file>`] : []),
   ];
 }
 

@@ -20,7 +20,9 @@ function outcomeOf({ id, target, outcome, keys, leftAlone, written }: Rebuild): 
   if (outcome === 'swapped') {
     const done =
       differing === 0
-        ? 'nothing was swapped'
+        ? keys === 0
+          ? 'nothing differed, and nothing was swapped'
+          : 'nothing was swapped'
         : `${countOf(differing, 'key is', 'keys are')} as the log says now: ${countOf(written.takenOut, 'row')} taken out, ${written.putIn} put in, all at once`;
     return [`${done} (rebuild ${id})`, ...alone];
   }
@@ -33,7 +35,8 @@ function outcomeOf({ id, target, outcome, keys, leftAlone, written }: Rebuild): 
 }
 
 export function describeAsKnown(written: AsKnown): string {
-  const { id, target, knownAt, into, corrections, rows, changed, changes, uncertain } = written;
+  const { id, target, knownAt, into, corrections, rows, changed, changes, unread } = written;
+  const uncertain = written.uncertain - unread.reduce((sum, file) => sum + file.rows, 0);
   const kinds = Object.entries(changed);
   const total = kinds.reduce((sum, [, count]) => sum + count, 0);
   return [
@@ -42,6 +45,13 @@ export function describeAsKnown(written: AsKnown): string {
       ? [
           `! ${countOf(uncertain, 'correction')} that log and store do not have alike: see emend verify ${target}`,
         ]
+      : []),
+    ...unread.map(
+      ({ rows: ofFile, problem }) =>
+        `! ${countOf(ofFile, 'correction')} taken for what the store has: ${problem}`,
+    ),
+    ...(unread.length > 0
+      ? ['  Bring the file back, or name the folder (or manifest) of a copy: --archive.']
       : []),
     ...(total === 0 ? ['the target is the same today'] : []),
     ...kinds.map(([kind, count]) => `${count} ${meanings[kind as Change['kind']]}`),
@@ -85,7 +95,8 @@ export function describeRebuilds(records: readonly RebuildRecord[]): string {
   );
 }
 
-function outcome({ outcome: came, problem, written_to }: RebuildRecord): string {
+function outcome({ outcome: came, problem, written_to, differed }: RebuildRecord): string {
   if (came === 'failed') return `failed (${problem})`;
+  if (came === 'swapped' && Number(differed) === 0) return 'nothing differed';
   return came === 'written' ? `written to ${written_to}` : came.replaceAll('_', ' ');
 }

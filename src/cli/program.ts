@@ -1,4 +1,4 @@
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, Option } from 'commander';
 import { EmendError } from '../errors.ts';
 import { emendVersion } from '../observe/version.ts';
 import {
@@ -102,7 +102,11 @@ function createProgram(): Command {
   common(program.command('verify'), 'compare targets and their history with the fold of their logs')
     .argument('[target]', 'its name in the configuration; all of them if left out')
     .option('--key <column=value>', 'one key only: once a key column', collect)
-    .option('--archive <manifest>', 'archived files are beside this manifest now (repeat)', collect)
+    .option(
+      '--archive <folder>',
+      'archived files are in this folder, or beside this manifest, now (repeat)',
+      collect,
+    )
     .option('--repair', 'make what differs what the log says, with the times of belief that it had')
     .option('--limit <rows>', 'differences to list at most', positiveInteger, 100)
     .action(verify);
@@ -113,7 +117,12 @@ function createProgram(): Command {
     .option('--reason <text>', 'why; kept for ever')
     .option('--into <table>', 'write the target to this new table (schema.table) instead')
     .option('--known-at <time>', 'with --into: as was known then; the settled present if left out')
-    .option('--from <manifest>', 'archived files are beside this manifest now (repeat)', collect)
+    .option(
+      '--archive <folder>',
+      'archived files are in this folder, or beside this manifest, now (repeat)',
+      collect,
+    )
+    .addOption(new Option('--from <folder>', 'the same as --archive').argParser(collect).hideHelp())
     .option('--limit <rows>', 'differences to list at most', positiveInteger, 100)
     .action(rebuild);
   common(program.command('rebuilds'), 'what was rebuilt: who, when, why, from what, and what came of it')

@@ -9,18 +9,25 @@ interface RebuildOptions extends CommonOptions {
   readonly knownAt?: string;
   readonly into?: string;
   readonly reason?: string;
+  readonly archive?: string[];
+  /** What `archive` was called once. */
   readonly from?: string[];
   readonly limit: number;
 }
 
 /** Exit code 1 when something is not as the log says after it. */
 export async function rebuild(target: string, options: RebuildOptions): Promise<void> {
-  const { into, knownAt, swap, reason, from = [], limit } = options;
+  const { into, knownAt, swap, reason, archive = [], from = [], limit } = options;
   refuseMixed(target, options);
   const config = await load(options);
   const pipeline = await import('../pipeline/rebuild.ts');
   const progress = showProgress(`rebuild ${target}`);
-  const common = { reason, archives: from, limit, onProgress: (text: string) => progress.show(text) };
+  const common = {
+    reason,
+    archives: [...archive, ...from],
+    limit,
+    onProgress: (text: string) => progress.show(text),
+  };
   if (into !== undefined) {
     const written = await pipeline.rebuildInto(config, target, { into, knownAt, ...common });
     progress.end();

@@ -97,9 +97,10 @@ function readSpan(value: unknown, path: string, findings: Findings): StatedSpan 
   const span =
     findings.object(value, path, "Write: { days: ['sat', 'sun'], from: '22:00', to: '05:00' }") ?? {};
   findings.unknownKeys(span, ['days', 'dates', 'except', 'from', 'to'], path);
+  const before = findings.problems.length;
   const from = readTime(span['from'] ?? '00:00', `${path}.from`, findings);
   const to = readTime(span['to'] ?? '24:00', `${path}.to`, findings);
-  if (from === to)
+  if (from === to && findings.problems.length === before)
     findings.add(path, 'ends when it begins', 'Leave both out for the whole day; else give two times.');
   return {
     days: readDays(span['days'], `${path}.days`, findings),
@@ -112,7 +113,11 @@ function readSpan(value: unknown, path: string, findings: Findings): StatedSpan 
 
 function readTime(value: unknown, path: string, findings: Findings): string {
   if (typeof value === 'string' && /^(([01]\d|2[0-3]):[0-5]\d|24:00)$/.test(value)) return value;
-  findings.add(path, 'is no time of day', "Write it as in '22:00', from '00:00' to '24:00'.");
+  findings.add(
+    path,
+    typeof value === 'string' ? `'${value}' is no time of day` : `is ${kindOf(value)}, not a time of day`,
+    "Write it as a text, as in '22:00', from '00:00' to '24:00'.",
+  );
   return '00:00';
 }
 

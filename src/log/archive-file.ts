@@ -6,7 +6,7 @@
  */
 import { createHash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { open, rename } from 'node:fs/promises';
+import { access, open, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { pipeline as pipelineOf } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -17,6 +17,9 @@ import { to as copyTo } from 'pg-copy-streams';
 import { digestOfTexts } from '../change/row-digest.ts';
 import { EmendError } from '../errors.ts';
 import { parseCopyLine } from './copy-text.ts';
+
+/** How the name of each file ends. */
+export const archiveSuffix = '.copy.gz';
 
 /** What a file holds, found by reading it. */
 export interface FileFigures {
@@ -54,6 +57,13 @@ export async function syncFolder(folder: string): Promise<void> {
   } finally {
     await handle.close();
   }
+}
+
+export async function isThere(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** @throws EmendError `archive_unreadable` */
@@ -163,7 +173,7 @@ function reasonOf(error: unknown): string {
 function unreadable(path: string, what: string, cause?: unknown): EmendError {
   return new EmendError('archive_unreadable', `${path} ${what}`, {
     remedy:
-      'Bring the file back from a copy of it, to the same place; or name the manifest beside a copy with --archive.',
+      'Bring the file back from a copy of it, to the same place; or name the folder (or manifest) of a copy: --archive.',
     cause,
   });
 }

@@ -1,5 +1,5 @@
 import { open, readFile, rename } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { EmendError } from '../errors.ts';
 import { syncFolder } from './archive-file.ts';
 
@@ -31,32 +31,26 @@ export interface ManifestFile {
   readonly digest: string;
 }
 
+/** What a folder is the archive of. */
+export type ManifestHead = Omit<Manifest, 'files'>;
+
 /**
- * Writes a file down in the manifest of its folder, in place of one of the same name. On disk when it returns; the old manifest is whole
+ * Writes files down in the manifest of their folder, in place of those of the same names. On disk when it returns; the old manifest is whole
  * until then.
  *
  * @returns the path of the manifest
- * @throws EmendError `bad_arguments` when the folder belongs to another install or target
+ * @throws EmendError as `readOwnManifest`
  */
 export async function addToManifest(
   folder: string,
-  head: Omit<Manifest, 'files'>,
-  file: ManifestFile,
+  head: ManifestHead,
+  files: readonly ManifestFile[],
 ): Promise<string> {
   const path = join(folder, 'manifest.json');
-  const before = await readManifest(path).catch((error: unknown) => {
-    if ((error as { cause?: { code?: string } }).cause?.code === 'ENOENT') return undefined;
-    throw error;
-  });
-  if (before && (before.install !== head.install || before.target !== head.target)) {
-    throw new EmendError(
-      'bad_arguments',
-      `${folder} holds the archive of ${before.target} of install ${before.install}, not of ${head.target} of install ${head.install}`,
-      { remedy: 'Give each install a folder of its own (--to).' },
-    );
-  }
-  const others = (before?.files ?? []).filter((each) => each.file !== file.file);
-  const manifest: Manifest = { ...head, files: [...others, file] };
+  const before = await readOwnManifest(folder, head);
+  const names = new Set(files.map(({ file }) => file));
+  const others = (before?.files ?? []).filter(({ file }) => !names.has(file));
+  const manifest: Manifest = { ...head, files: [...others, ...files] };
   const handle = await open(`${path}.part`, 'w');
   try {
     await handle.writeFile(`${JSON.stringify(manifest, null, 2)}\n`);
@@ -69,31 +63,51 @@ export async function addToManifest(
   return path;
 }
 
-/** @throws EmendError `archive_unreadable` */
+/**
+ * The manifest of a folder that rows of this log may be moved to; undefined where there is none yet.
+ *
+ * @throws EmendError `bad_arguments` when the folder belongs to another install or target; `archive_unreadable`
+ */
+export async function readOwnManifest(folder: string, head: ManifestHead): Promise<Manifest | undefined> {
+  const found = await readManifest(join(folder, 'manifest.json')).catch((error: unknown) => {
+    if ((error as { cause?: { code?: string } }).cause?.code === 'ENOENT') return undefined;
+    throw error;
+  });
+  if (!found || (found.install === head.install && found.target === head.target)) return found;
+  throw new EmendError(
+    'bad_arguments',
+    `${folder} holds the archive of ${found.target} of install ${found.install}, not of ${head.target} of install ${head.install}`,
+    { remedy: 'Give each install a folder of its own (--to).' },
+  );
+}
+
+/** @throws EmendError `archive_unreadable`, with what is wrong with it */
 export async function readManifest(path: string): Promise<Manifest> {
   try {
-    const manifest = JSON.parse(await readFile(path, 'utf8')) as Manifest;
-    if (manifest.format === 'emend archive 1') return manifest;
-    throw new Error(`its format is ${String(manifest.format)}`);
+    return requireManifest(JSON.parse(await readFile(path, 'utf8')));
   } catch (error) {
     const reason = (error as { code?: string }).code ?? (error as Error).message;
     throw new EmendError(
       'archive_unreadable',
       `${path} cannot be read as the manifest of an archive (${reason})`,
       {
-        remedy: 'Give the manifest.json that emend archive wrote.',
+        remedy:
+          'Give the manifest.json that emend archive wrote, or the folder: its files are known by their SHA-256. A damaged manifest is written again by emend archive to the same folder, once it is out of the way.',
         cause: error,
       },
     );
   }
 }
 
-/** Where the files of these manifests are, by their SHA-256: they may have been moved since they were written. */
-export async function placesOf(manifests: readonly string[]): Promise<Map<string, string>> {
-  const places = new Map<string, string>();
-  for (const path of manifests) {
-    const { files } = await readManifest(path);
-    for (const { sha256, file } of files) places.set(sha256, join(dirname(path), file));
-  }
-  return places;
+function requireManifest(read: unknown): Manifest {
+  if (typeof read !== 'object' || read === null || Array.isArray(read))
+    throw new Error(`it is ${read === null ? 'null' : Array.isArray(read) ? 'a list' : `a ${typeof read}`}`);
+  const { format, install, target, files } = read as Partial<Manifest>;
+  if (format !== 'emend archive 1') throw new Error(`its format is ${String(format)}`);
+  for (const [name, value] of Object.entries({ install, target }))
+    if (typeof value !== 'string') throw new Error(`it has no ${name}`);
+  if (!Array.isArray(files)) throw new Error('it has no list of files');
+  const at = files.findIndex((each) => typeof each?.file !== 'string' || typeof each?.sha256 !== 'string');
+  if (at !== -1) throw new Error(`files[${at}] has no file or no sha256`);
+  return read as Manifest;
 }

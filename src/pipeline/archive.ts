@@ -15,10 +15,12 @@ import { identList, qualified } from '../db/identifier.ts';
 import { sqlState } from '../db/sqlstate.ts';
 import { withClient, withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { examineArchiveFile, syncFolder, writeArchiveFile } from '../log/archive-file.ts';
+import { archiveSuffix, examineArchiveFile, syncFolder, writeArchiveFile } from '../log/archive-file.ts';
 import type { FileFigures } from '../log/archive-file.ts';
-import { addToManifest } from '../log/archive-manifest.ts';
+import { addToManifest, readOwnManifest } from '../log/archive-manifest.ts';
+import type { ManifestHead } from '../log/archive-manifest.ts';
 import { moveToArchive } from '../log/archive-records.ts';
+import { mendManifest } from '../log/mend-manifest.ts';
 import { emendVersion } from '../observe/version.ts';
 import { archivableIds, noteArchive } from '../store/archivable.ts';
 import type { Candidate } from '../store/archivable.ts';
@@ -68,11 +70,18 @@ export async function archive(config: ResolvedConfig, request: ArchiveRequest): 
   return withServers(config, { role: 'archive', max: 2, settings }, async ({ source, store }) => {
     const install = await requireInstall(store);
     const before = await readTime(source, request.before);
+    const works = names.map((name) => ({
+      source,
+      store,
+      install,
+      target: name,
+      request: { ...request, before },
+    }));
+    // of all targets first: what is refused is refused before anything is moved
+    if (request.dryRun !== true)
+      for (const work of works) await readOwnManifest(resolve(request.to, work.target), headOf(work));
     const archived: Archived[] = [];
-    for (const name of names)
-      archived.push(
-        await archiveTarget({ source, store, install, target: name, request: { ...request, before } }),
-      );
+    for (const work of works) archived.push(await archiveTarget(work));
     return archived;
   }).catch((error: unknown) => {
     throw sqlState(error) === '42501' ? mayNot(error) : error;
@@ -91,6 +100,13 @@ function archiveTarget(work: Work): Promise<Archived> {
   const { store, target, request } = work;
   return withClient(work.source, async (client) => {
     await takeTurn(client, target);
+    if (request.dryRun !== true)
+      await mendManifest(
+        client,
+        resolve(request.to, target),
+        headOf(work),
+        await readColumns(client, target),
+      );
     const files: string[] = [];
     let [rows, kept] = [0, 0];
     let manifest: string | null = null;
@@ -143,18 +159,16 @@ async function moveRows(
   client: PoolClient,
   ids: readonly string[],
 ): Promise<{ file: string; manifest: string }> {
-  const { source, store, install, target, request } = work;
+  const { source, store, target, request } = work;
   const folder = await makeFolder(resolve(request.to), target);
-  const name = `${ids[0]}-${ids.at(-1)}.copy.gz`;
+  const name = `${ids[0]}-${ids.at(-1)}${archiveSuffix}`;
   const file = join(folder, name);
   const columns = await readColumns(client, target);
   await writeArchiveFile(client, selectRows(target, columns, ids), file);
   const figures = await examineArchiveFile(file);
   requireAll(file, figures, ids);
   const [times] = await readTimes(client, target, ids);
-  const manifest = await addToManifest(
-    folder,
-    { format: 'emend archive 1', emend: emendVersion(), postgres: '15 or later', install, target },
+  const manifest = await addToManifest(folder, headOf(work), [
     {
       file: name,
       columns,
@@ -167,12 +181,16 @@ async function moveRows(
       nonces: String(figures.nonces),
       digest: String(figures.digest),
     },
-  );
+  ]);
   // before the rows go: a store that does not know the file is older than it
   await noteArchive(store, { sha256: figures.sha256, target, file, rows: figures.rows }, 0);
   const written = { figures, host: hostname(), file, before: request.before };
   await withTransaction(source, (transaction) => moveToArchive(transaction, target, written));
   return { file, manifest };
+}
+
+function headOf({ install, target }: Work): ManifestHead {
+  return { format: 'emend archive 1', emend: emendVersion(), postgres: '15 or later', install, target };
 }
 
 async function makeFolder(to: string, target: string): Promise<string> {

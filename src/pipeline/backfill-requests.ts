@@ -11,19 +11,17 @@ import { readPromoteTime, spansOf } from '../backfill/promote-time.ts';
 import type { BackfillState, Wait } from '../backfill/state.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { sqlState } from '../db/sqlstate.ts';
-import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
 import { abandonBackfill, promoteBackfill, revertBackfill, sealBackfill } from '../log/backfill.ts';
 import type { Asking, Promotion } from '../log/backfill.ts';
-import { asRefusal } from '../log/backfill-refusal.ts';
 import type { Executor } from '../log/executor.ts';
 import { readChecks, readStagedRows } from './backfill-report.ts';
 import { withServers } from './connections.ts';
 import { requireInstall } from './install.ts';
+import { askPatiently, tenMinutesMs } from './lock-wait.ts';
+import type { LockWaitOptions } from './lock-wait.ts';
 
-export interface WaitOptions {
-  /** Default: ten minutes. */
-  readonly timeoutMs?: number | undefined;
+export interface WaitOptions extends LockWaitOptions {
   readonly onProgress?: ((progress: string) => void) | undefined;
 }
 
@@ -37,6 +35,14 @@ export interface CarriedOut {
   readonly waitsFor: string | null;
   /** Where the configuration states the window that it waits for: `promote`, `targets.fares.promote`. Empty: it waits as asked. */
   readonly window: readonly string[];
+  /** It is promoted, by another request than this one, whose reason is not on its record. */
+  readonly byOther: OtherPromote | null;
+}
+
+/** What stands on record of a promote. */
+export interface OtherPromote {
+  readonly at: string;
+  readonly reason: string | null;
 }
 
 /** Waits until it is staged and checked. */
@@ -143,16 +149,14 @@ export function abandon(
 async function carryOut(
   config: ResolvedConfig,
   name: string,
-  { timeoutMs = tenMinutesMs, onProgress }: WaitOptions,
+  { timeoutMs = tenMinutesMs, onProgress, onBlocked }: WaitOptions,
   ask: (tx: Executor, store: Pool) => Promise<string>,
   wanted: readonly BackfillState[],
 ): Promise<CarriedOut> {
   const deadline = performance.now() + timeoutMs;
   return withServers(config, { role: 'backfill', max: 2 }, async ({ source, store }) => {
     const install = await requireInstall(store);
-    const request = await withTransaction(source, (tx) => ask(tx, store)).catch((error: unknown) => {
-      throw asRefusal(error);
-    });
+    const request = await askPatiently(source, name, { timeoutMs, onBlocked }, (tx) => ask(tx, store));
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 1.5, longestPauseMs)) {
       const now = await look(store, name, request);
       const end = endOf(now, wanted);
@@ -166,7 +170,6 @@ async function carryOut(
   });
 }
 
-const tenMinutesMs = 600_000;
 const firstPauseMs = 20;
 const longestPauseMs = 1_000;
 
@@ -181,6 +184,8 @@ interface Look {
   readonly isWished: boolean;
   /** What it waits for, by whoever looked last. */
   readonly waits: Wait | null;
+  /** It is promoted by another request. */
+  readonly byOther: OtherPromote | null;
 }
 
 async function look(store: Pool, name: string, request: string): Promise<Look> {
@@ -189,6 +194,11 @@ async function look(store: Pool, name: string, request: string): Promise<Look> {
        'state', coalesce(b.state, 'open'), 'problem', b.problem, 'outcome', r.outcome,
        'sealedRows', (select coalesce(sum((s.value ->> 'rows')::bigint), 0) from jsonb_each(b.sealed) as s),
        'isWished', coalesce(b.wish ->> 'request' = $2::text, false),
+       'byOther', (
+         select jsonb_build_object('at', e.at::text, 'reason', e.reason)
+         from emend.backfill_event e
+         where e.backfill = b.name and e.state = 'promoted' and e.request is distinct from $2::text::bigint
+       ),
        'waits', case when (b.wish -> 'waits' ->> 'until')::timestamptz > clock_timestamp() then b.wish -> 'waits' end
      )::text as look
      from (select $1::text as name) as wanted
@@ -201,23 +211,28 @@ async function look(store: Pool, name: string, request: string): Promise<Look> {
 
 /** Whether there is nothing left to wait for: it is done, or it was refused, or it does not go on by itself. */
 function endOf(
-  { state, problem, outcome, isWished, waits }: Look,
+  { state, problem, outcome, isWished, waits, byOther }: Look,
   wanted: readonly BackfillState[],
 ): Omit<CarriedOut, 'backfill' | 'state'> | undefined {
-  if (wanted.includes(state)) return stopped(state === 'checked' ? problem : null);
+  if (wanted.includes(state)) {
+    const isPromoted = state === 'promoted' && !wanted.includes('checked');
+    return { ...stopped(state === 'checked' ? problem : null), byOther: isPromoted ? byOther : null };
+  }
   if (outcome === null) return undefined;
   const isOnItsWay = isWished || wanted.includes('checked');
   if (isOnItsWay && (state === 'sealed' || state === 'staged'))
     return problem === null ? undefined : stopped(problem);
   if (isWished)
-    return waits === null ? undefined : { problem: null, waitsFor: waits.until, window: waits.closedBy };
+    return waits === null
+      ? undefined
+      : { problem, waitsFor: waits.until, window: waits.closedBy, byOther: null };
   if (outcome !== 'asked') return stopped(outcome);
   // the wish is taken back just before it is said why
   return problem === null ? undefined : stopped(problem);
 }
 
 function stopped(problem: string | null): Omit<CarriedOut, 'backfill' | 'state'> {
-  return { problem, waitsFor: null, window: [] };
+  return { problem, waitsFor: null, window: [], byOther: null };
 }
 
 interface Running {

@@ -6,13 +6,14 @@ import { withClient } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
 import { openBackfill, restateBackfill } from '../log/backfill.ts';
 import type { BackfillOpening, Boundary } from '../log/backfill.ts';
-import { asRefusal } from '../log/backfill-refusal.ts';
 import { logTable } from '../log/log-columns.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import { checkStatedChecks } from './check-stated-checks.ts';
 import { withServers } from './connections.ts';
 import { findTarget } from './find-target.ts';
 import { requireInstall } from './install.ts';
+import { askPatiently } from './lock-wait.ts';
+import type { LockWaitOptions } from './lock-wait.ts';
 
 export interface Opened {
   readonly backfill: string;
@@ -25,35 +26,42 @@ export interface Opened {
  *
  * @throws EmendError `bad_arguments` for a boundary or a check that cannot be read, `backfill_refused` for what the source refuses
  */
-export function openStatedBackfill(config: ResolvedConfig, opening: BackfillOpening): Promise<Opened> {
-  return withStatement(config, opening, async (client) => ({
+export function openStatedBackfill(
+  config: ResolvedConfig,
+  opening: BackfillOpening,
+  waiting: LockWaitOptions = {},
+): Promise<Opened> {
+  return withStatement(config, opening, waiting, async (client) => ({
     backfill: opening.name,
     opened: await openBackfill(client, opening),
   }));
 }
 
 /** States an open one anew, as its file was mended. Throws as opening does. */
-export async function restateStatedBackfill(config: ResolvedConfig, opening: BackfillOpening): Promise<void> {
-  await withStatement(config, opening, (client) => restateBackfill(client, opening));
+export async function restateStatedBackfill(
+  config: ResolvedConfig,
+  opening: BackfillOpening,
+  waiting: LockWaitOptions,
+): Promise<void> {
+  await withStatement(config, opening, waiting, (client) => restateBackfill(client, opening));
 }
 
 async function withStatement<T>(
   config: ResolvedConfig,
   opening: BackfillOpening,
+  waiting: LockWaitOptions,
   state: (client: ClientBase) => Promise<T>,
 ): Promise<T> {
   const declarations = opening.targets.map((name) => findTarget(config.targets, name));
   return withServers(config, { role: 'backfill', max: 2 }, async ({ source, store }) => {
     await requireInstall(store);
     const targets = await withClient(store, (client) => resolveTargets(client, declarations));
-    return withClient(source, async (client) => {
+    await withClient(source, async (client) => {
       for (const target of targets)
         await checkBoundary(client, target, opening.boundary?.[target.name] ?? {});
-      await checkStatedChecks(store, targets, opening.checks ?? {});
-      return state(client).catch((error: unknown) => {
-        throw asRefusal(error);
-      });
     });
+    await checkStatedChecks(store, targets, opening.checks ?? {});
+    return askPatiently(source, opening.name, waiting, state);
   });
 }
 

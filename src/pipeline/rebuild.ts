@@ -5,7 +5,7 @@ import { tableName } from '../config/table-ref.ts';
 import { sqlState } from '../db/sqlstate.ts';
 import { withClient } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { placesOf } from '../log/archive-manifest.ts';
+import { placesOf } from '../log/archive-places.ts';
 import { emendVersion } from '../observe/version.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import { rebuildTarget } from '../verify/rebuild.ts';

@@ -75,16 +75,17 @@ export async function runBackfill(
 
   const done: RunStep[] = [];
   const loaded: Loaded[] = [];
-  const { timeoutMs, onProgress, reason } = options;
+  const { timeoutMs, onProgress, onBlocked, reason } = options;
+  const waiting = { timeoutMs, onProgress, onBlocked };
   const opening = before?.isClosed ? null : await readOpening(file, targets, before, options);
-  if (opening && !before && (await openStatedBackfill(config, opening)).opened) done.push('opened');
+  if (opening && !before && (await openStatedBackfill(config, opening, waiting)).opened) done.push('opened');
   const fill = async (): Promise<CarriedOut> => {
     for (const [place, part] of opening ? file.rows.entries() : [])
       loaded.push(await load(config, file, part, place, options));
     // now that all that is loaded is known to be of this file
-    if (opening && before) await restateStatedBackfill(config, opening);
+    if (opening && before) await restateStatedBackfill(config, opening, waiting);
     if (loaded.some(({ written }) => written > 0)) done.push('loaded');
-    return seal(config, file.name, { timeoutMs, onProgress });
+    return seal(config, file.name, waiting);
   };
   const sealed = await fill().catch((error: unknown) => forget(config, file.name, error));
   if (!before?.isClosed) done.push('sealed');
@@ -100,7 +101,7 @@ export async function runBackfill(
     Object.entries(file.accept).filter(([name]) => found.checks.some((each) => each.name === name)),
   );
   const asked = { accept, ...(reason === undefined ? {} : { reason }) };
-  const promoted = await promote(config, file.name, { ...asked, timeoutMs, onProgress });
+  const promoted = await promote(config, file.name, { ...asked, ...waiting });
   if (promoted.state === 'promoted') done.push('promoted');
   return report(config, file, promoted, done, loaded);
 }
@@ -119,7 +120,13 @@ async function forget(config: ResolvedConfig, name: string, error: unknown): Pro
 /** There is nothing to do; promoting what was reverted or abandoned cannot be done. */
 function ended(state: BackfillState, { promote: isWanted }: RunOptions): Omit<CarriedOut, 'backfill'> {
   const problem = `it is ${state}, which is final: give the file another name to run it again`;
-  return { state, problem: isWanted && state !== 'promoted' ? problem : null, waitsFor: null, window: [] };
+  return {
+    state,
+    problem: isWanted && state !== 'promoted' ? problem : null,
+    waitsFor: null,
+    window: [],
+    byOther: null,
+  };
 }
 
 /** Whether the raw input, which was there when it was opened, is there as it was: what cannot be made again is not made visible. */
@@ -254,12 +261,24 @@ const mendProgram =
 async function report(
   config: ResolvedConfig,
   { name }: BackfillFile,
-  { state, problem, waitsFor, window }: Omit<CarriedOut, 'backfill'>,
+  { state, problem, waitsFor, window, byOther }: Omit<CarriedOut, 'backfill'>,
   done: readonly RunStep[],
   loaded: readonly Loaded[],
 ): Promise<BackfillRun> {
   const { checks, origin } = await showBackfill(config, name);
   const hasDiff = state === 'checked' || state === 'promoted' || state === 'reverted';
   const diff = hasDiff ? (await diffBackfill(config, name, { limit: 0 })).summary : [];
-  return { backfill: name, state, problem, waitsFor, window, done: [...done], loaded, checks, diff, origin };
+  return {
+    backfill: name,
+    state,
+    problem,
+    waitsFor,
+    window,
+    byOther,
+    done: [...done],
+    loaded,
+    checks,
+    diff,
+    origin,
+  };
 }

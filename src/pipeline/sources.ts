@@ -1,5 +1,5 @@
 /** Says of each log how far back it can be replayed, and what would end that. */
-import { access, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import type { Pool } from 'pg';
@@ -8,10 +8,11 @@ import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { qualified } from '../db/identifier.ts';
 import { EmendError } from '../errors.ts';
 import type { Problem } from '../errors.ts';
-import { requireSame } from '../log/archive-file.ts';
-import { placesOf } from '../log/archive-manifest.ts';
+import { isThere, requireSame } from '../log/archive-file.ts';
+import { placesOf } from '../log/archive-places.ts';
 import { readArchivedFiles } from '../log/archive-records.ts';
 import type { ArchivedFile } from '../log/archive-records.ts';
+import { withoutManifest } from '../log/mend-manifest.ts';
 import { countOf } from '../observe/count-of.ts';
 import { judgeArchives, readLackingArchives } from './archive-status.ts';
 import { withServers } from './connections.ts';
@@ -45,6 +46,8 @@ export interface LogSource {
       readonly rows: number;
       readonly problem: string;
     }[];
+    /** With `check`: files that can be read, and that no manifest beside them lists. */
+    readonly unlisted: readonly string[];
   };
   /** Rows that were adopted with the table: every fold begins with them. */
   readonly baseline: { readonly rows: number; readonly adoptedAt: string } | null;
@@ -107,15 +110,20 @@ async function readLogSource(look: Look): Promise<LogSource> {
   const files = await readArchivedFiles(source, [target]);
   const unreadable: LogSource['archived']['unreadable'][number][] = [];
   const gaps: string[] = [];
+  const readable: { path: string; sha256: string }[] = [];
   for (const file of files) {
     const problem = await problemOf(file, look);
-    if (problem === null) continue;
+    if (problem === null) {
+      readable.push({ path: pathOf(file, look), sha256: file.sha256 });
+      continue;
+    }
     unreadable.push({ file: file.file, rows: file.rows, problem });
     gaps.push(file.lastRecordedAt);
   }
   const { tooOld, ...log } = await readLog(look);
   const baseline = await readBaseline(store, target);
-  const archived = { files: files.length, ...extentOf(files), unreadable };
+  const unlisted = look.request.check === true ? await withoutManifest(readable) : [];
+  const archived = { files: files.length, ...extentOf(files), unreadable, unlisted };
   const isWhole = unreadable.length === 0;
   const begin = latestOrEarliest('least', [
     log.firstRecordedAt,
@@ -133,8 +141,13 @@ async function readLogSource(look: Look): Promise<LogSource> {
   };
 }
 
-async function problemOf(file: ArchivedFile, { places, request }: Look): Promise<string | null> {
-  const path = places.get(file.sha256) ?? file.file;
+function pathOf({ sha256, file }: ArchivedFile, { places }: Look): string {
+  return places.get(sha256) ?? file;
+}
+
+async function problemOf(file: ArchivedFile, look: Look): Promise<string | null> {
+  const { places, request } = look;
+  const path = pathOf(file, look);
   const elsewhere =
     file.host === hostname() || places.has(file.sha256) ? '' : `; it was written on ${file.host}`;
   try {
@@ -227,13 +240,7 @@ async function findLostInputs(source: Pool, { check, inputs }: SourcesRequest): 
 }
 
 async function firstThat(paths: readonly string[]): Promise<string | null> {
-  for (const path of paths) {
-    const isThere = await access(path).then(
-      () => true,
-      () => false,
-    );
-    if (isThere) return path;
-  }
+  for (const path of paths) if (await isThere(path)) return path;
   return null;
 }
 
@@ -244,15 +251,25 @@ function judge({ target, archived, replayableFrom, tooOld }: LogSource, keepDays
     problem: `${countOf(rows, 'row')} cannot be replayed: ${problem.startsWith(file) ? problem : `${file} ${problem}`}`,
     remedy: `Bring the file back, or name the manifest beside a copy: --archive. Until then only what was written after ${replayableFrom} can be replayed whole.`,
   }));
-  if (tooOld === 0) return gone;
-  return [
-    ...gone,
-    {
-      path,
-      problem: `${countOf(tooOld, 'row is', 'rows are')} older than log.keepDays (${keepDays}), and in no file: without them the target cannot be replayed`,
-      remedy: `Move them: emend archive ${target} --before ${daysAgo(keepDays)} --to <folder>`,
-    },
-  ];
+  const due: Problem = {
+    path,
+    problem: `${countOf(tooOld, 'row is', 'rows are')} older than log.keepDays (${keepDays}), and in no file: without them the target cannot be replayed`,
+    remedy: `Move them: emend archive ${target} --before ${daysAgo(keepDays)} --to <folder>`,
+  };
+  return [...gone, ...judgeUnlisted(target, archived.unlisted), ...(tooOld === 0 ? [] : [due])];
+}
+
+/** emend finds them by its records; who has only the files needs the manifest. */
+function judgeUnlisted(target: string, unlisted: readonly string[]): Problem[] {
+  return unlisted.length === 0
+    ? []
+    : [
+        {
+          path: `targets.${target}`,
+          problem: `${countOf(unlisted.length, 'file is', 'files are')} in no manifest that can be read: ${unlisted.join(', ')}`,
+          remedy: `Bring manifest.json back, or have it written where they were written to: emend archive ${target} --before 1970-01-01 --to <the folder above>. Nothing is lost: --archive and emend archive restore take the folder too.`,
+        },
+      ];
 }
 
 function daysAgo(days: number): string {

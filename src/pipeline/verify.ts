@@ -1,7 +1,7 @@
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { withClient } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { placesOf } from '../log/archive-manifest.ts';
+import { placesOf } from '../log/archive-places.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import { verifyTarget } from '../verify/verify.ts';
 import type { Verification } from '../verify/verify.ts';

@@ -71,8 +71,7 @@ export function requireArchives({ target, unread }: Pick<Findings, 'target' | 'u
     'archive_unreadable',
     `nothing of ${target} was changed, since ${countOf(unread.length, 'file')} of archived rows cannot be read; first: ${file.problem}`,
     {
-      remedy:
-        'Bring the files back, or say where they are (--archive, or --from of a rebuild) by their manifest.',
+      remedy: 'Bring the files back, or say where they are, by their folder or manifest: --archive.',
     },
   );
 }
@@ -120,7 +119,7 @@ async function readGaps(client: ClientBase, limit: number): Promise<Gap[]> {
   return rows;
 }
 
-async function readUnread(client: ClientBase): Promise<UnreadFile[]> {
+export async function readUnread(client: ClientBase): Promise<UnreadFile[]> {
   const { rows } = await client.query<Record<keyof UnreadFile, string>>(
     `select u.file, u.problem, u.rows from pg_temp.verify_unread u order by u.file`,
   );

@@ -8,7 +8,8 @@ import { sameKey } from '../store/equality.ts';
 import { targetTable } from '../store/names.ts';
 import { bySlices, sliceOfClaims } from './compare.ts';
 import { expectedRows } from './expected.ts';
-import { settledNow } from './findings.ts';
+import { readUnread, settledNow } from './findings.ts';
+import type { UnreadFile } from './findings.ts';
 import { load } from './load.ts';
 import { onRecord, readPosition, recordEnd, recordFold } from './rebuild-record.ts';
 import { openWorkspace } from './workspace.ts';
@@ -57,6 +58,8 @@ export interface AsKnown {
   readonly changes: readonly Change[];
   /** Corrections that log and ledger do not have alike, or whose file cannot be read: what they say may not be in it as it was. */
   readonly uncertain: number;
+  /** Files that cannot be read; their rows are among `uncertain`, and taken for what the store has of them. */
+  readonly unread: readonly UnreadFile[];
 }
 
 /**
@@ -101,10 +104,20 @@ export async function writeAsKnown(options: AsKnownOptions): Promise<AsKnown> {
     );
     const comparison = await compareWithToday(client, target, into, limit);
     const uncertain = await countUncertain(client);
+    const unread = await readUnread(client);
     await recordFold(client, begun, position, { until, corrections, found: comparison.changed });
     await recordEnd(client, begun, 'written', { putIn: comparison.rows });
     await client.query('commit');
-    return { id: begun.id, target: target.name, knownAt: until, into, corrections, ...comparison, uncertain };
+    return {
+      id: begun.id,
+      target: target.name,
+      knownAt: until,
+      into,
+      corrections,
+      ...comparison,
+      uncertain,
+      unread,
+    };
   });
 }
 

@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadRemedy, loadRows } from '../../src/backfill/load.ts';
 import type { LoadWork } from '../../src/backfill/load.ts';
@@ -317,6 +318,27 @@ describe('loading a backfill', () => {
     expect(skipped.map(({ line }) => line)).toEqual(bad.map((_each, place) => place + 2));
     expect(skipped[0]).toMatchObject({ column: 'price', row: { route: 'R2', price: 'much' } });
     expect(skipped.at(-1)!.row).toBe('{"route":');
+  });
+
+  test('CSV on stdin without its format is refused with the option that names it, and taken with it', async () => {
+    const name = await opened();
+    const stdin = Object.getOwnPropertyDescriptor(process, 'stdin')!;
+    const given = (format?: 'csv') => {
+      const text = 'route,cabin,valid_from,price\nR1,Y,2026-01-01,1\n';
+      Object.defineProperty(process, 'stdin', {
+        value: Readable.from([Buffer.from(text)]),
+        configurable: true,
+      });
+      return load(name, '-', { rows: readRecords({ path: '-', format, remedy: loadRemedy }) });
+    };
+    try {
+      await expect(given()).rejects.toThrow(
+        /line 1: it cannot be read as NDJSON \(of CSV, say so: --format csv\)/,
+      );
+      expect(await given('csv')).toMatchObject({ written: 1 });
+    } finally {
+      Object.defineProperty(process, 'stdin', stdin);
+    }
   });
 
   test('CSV: an empty field is null and a quoted one is the empty text, also in a line that has both', async () => {

@@ -132,6 +132,23 @@ describe('windows of promotes', () => {
     expect(problems.map((problem) => problem.path)).toEqual([expect.stringMatching(path)]);
   }); // prettier-ignore
 
+  it('times that are numbers are told as such, and not taken for an empty window', () => {
+    const times = { timeZone: 'UTC', windows: [{ from: 22, to: 5 }] } as unknown as PromoteTimes;
+    let problems: unknown;
+    try {
+      spans(times);
+    } catch (error) {
+      problems = (error as { problems: unknown }).problems;
+    }
+    expect(problems).toEqual(
+      ['from', 'to'].map((end) => ({
+        path: `promote.windows[0].${end}`,
+        problem: 'is a number, not a time of day',
+        remedy: expect.stringContaining("as a text, as in '22:00'") as string,
+      })),
+    );
+  });
+
   /** Times of the store's clock, from now on. */
   const inMinutes = async (...minutes: number[]): Promise<string[]> => {
     const { rows } = await install.store.query<{ at: string }>(
@@ -155,8 +172,11 @@ describe('windows of promotes', () => {
       await pipeline.stop();
     }
   }; // prettier-ignore
-  const loaded = async (config: typeof install.config, name: string) => {
-    await install.source.query(`select corrections.open_backfill($1, '{fares}', 'a test', 'v1')`, [name]);
+  const loaded = async (config: typeof install.config, name: string, boundary: object = {}) => {
+    await install.source.query(`select corrections.open_backfill($1, '{fares}', 'a test', 'v1', $2)`, [
+      name,
+      JSON.stringify(boundary),
+    ]);
     await install.source.query(
       `insert into corrections.fares (route, valid_from, valid_to, price, _backfill) values ($1, '2026-09-01', '2026-10-01', 5, $1)`,
       [name],
@@ -195,6 +215,39 @@ describe('windows of promotes', () => {
     expect(rows[0]!.waits).toBeNull();
     expect(await events('waiting')).toContain('promoted: looks right');
   }, 150_000);
+
+  it('while one waits that accepts all that fails, no check is a problem; one that it does not accept is', async () => {
+    await run(await closedNow(), async (config) => {
+      await loaded(config, 'accepting', { fares: { to: '2026-09-15' } });
+      const problems = async () =>
+        (await readStatus(config)).problems.filter(({ path }) => path === 'backfills.accepting');
+      expect(await problems()).toHaveLength(1);
+      const without = await promote(config, 'accepting', { reason: 'looks right' });
+      expect(without).toMatchObject({ state: 'checked', window: ['promote'] });
+      expect(without.problem).toContain('checks failed: outside_boundary of fares');
+      expect(await problems()).toHaveLength(1);
+      const accept = { outside_boundary: 'all of September was agreed' };
+      const asked = await promote(config, 'accepting', { accept, reason: 'looks right' });
+      expect(asked).toMatchObject({ state: 'checked', problem: null, window: ['promote'] });
+      const shown = await showBackfill(config, 'accepting');
+      expect(shown).toMatchObject({ problem: null, waits: { until: asked.waitsFor } });
+      expect(shown.checks.find(({ verdict }) => verdict === 'fail')).toMatchObject({
+        name: 'outside_boundary',
+        accepted: 'all of September was agreed',
+      });
+      expect(await problems()).toEqual([]);
+    });
+  }, 60_000);
+
+  it('one that is promoted by another request says so, and on whose record it stands', async () => {
+    await run({ timeZone: 'UTC', windows: [{}] }, async (config) => {
+      await loaded(config, 'twice');
+      expect(await promote(config, 'twice', { reason: 'looks right' })).toMatchObject({ byOther: null });
+      const second = await promote(config, 'twice', { ignoreWindow: true, reason: 'an emergency' });
+      expect(second).toMatchObject({ state: 'promoted', problem: null, byOther: { reason: 'looks right' } });
+      expect(await events('twice')).not.toContain('promoted: an emergency');
+    });
+  }, 60_000);
 
   it('one that is to ignore them is promoted at once, with its reason and what it ignored on record; without a reason it is refused', async () => {
     await run(await closedNow(), async (config) => {

@@ -291,6 +291,33 @@ describe('a backfill', () => {
     ]);
   });
 
+  it('of new keys alone is held against the nulls that the target has, and where it has no row no share of nulls is a rise', async () => {
+    const orders = async (rows: readonly (readonly [number, number | null])[]) => {
+      for (const [id, amount] of rows)
+        await source(
+          `insert into corrections.orders (id, ordered_at, amount, _backfill) values ($1, '2026-03-01', $2, $3)`,
+          [id, amount, name],
+        );
+      await seal();
+      await reaches('checked');
+      return store(
+        `select figure, verdict from emend.backfill_check where backfill = $1 and name = 'null_share:amount'`,
+        [name],
+      );
+    };
+    await store(`truncate public.orders`);
+    await open(['orders']);
+    expect(await orders([[901, null], [902, 1]])).toEqual([{ figure: 'none -> 0.500', verdict: 'note' }]); // prettier-ignore
+    await promote();
+    await reaches('promoted');
+    name = `${name}-like`;
+    await open(['orders']);
+    expect(await orders([[903, null], [904, 1]])).toEqual([{ figure: '0.500 -> 0.500', verdict: 'pass' }]); // prettier-ignore
+    name = `${name}-more`;
+    await open(['orders']);
+    expect(await orders([[905, null], [906, null]])).toEqual([{ figure: '0.500 -> 1.000', verdict: 'fail' }]); // prettier-ignore
+  });
+
   it('with a row that is set aside waits for it: retried it is staged, and discarded it counts as dismissed', async () => {
     await store(`alter table emend.prices_staged alter column price type smallint`);
     await open(['prices']);

@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Client } from 'pg';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../src/config/config.ts';
 import { timeline } from '../../src/config/define-config.ts';
@@ -11,7 +12,7 @@ import { diffBackfill } from '../../src/pipeline/backfill-diff.ts';
 import { listBackfills, showBackfill } from '../../src/pipeline/backfill-report.ts';
 import { abandon, promote, revert, seal } from '../../src/pipeline/backfill-requests.ts';
 import { loadBackfill } from '../../src/pipeline/load-backfill.ts';
-import { openStatedBackfill } from '../../src/pipeline/open-backfill.ts';
+import { openStatedBackfill, restateStatedBackfill } from '../../src/pipeline/open-backfill.ts';
 import { createDatabases } from '../support/databases.ts';
 import type { Databases } from '../support/databases.ts';
 import { query } from '../support/query.ts';
@@ -200,6 +201,34 @@ describe('emend backfill', () => {
     });
   });
 
+  it('says whom it waits for while another session holds the backfill, and gives up in time: then nothing was asked', async () => {
+    const held = new Client({ connectionString: databases.sourceUrl, application_name: 'a colleague' });
+    await held.connect();
+    try {
+      await held.query('begin');
+      await held.query(`select from corrections._backfill where name = 'reprice' for update`);
+      const waited = await backfill('abandon', 'reprice', '--reason', 'no', '--timeout', '2');
+      expect(waited.code).toBe(1);
+      expect(waited.stderr).toMatch(
+        /^reprice: waits for session \d+ \(a colleague\), which holds the backfill in the source\nemend: backfill reprice: session \d+ \(a colleague\) holds it in the source; nothing was asked for\nAsk again/,
+      );
+      const told: string[] = [];
+      const restated = restateStatedBackfill(resolved, opening({ name: 'reprice' }), {
+        timeoutMs: 2_000,
+        onBlocked: (text) => told.push(text),
+      });
+      await expect(restated).rejects.toMatchObject({ code: 'timed_out' });
+      expect(told).toHaveLength(1);
+    } finally {
+      await held.end();
+    }
+    const asked = await query(
+      databases.sourceUrl,
+      `select from corrections._request where backfill = 'reprice' and request = 'abandon'`,
+    );
+    expect(asked).toEqual([]);
+  });
+
   it('seal waits until all is staged and checked, and show tells who, when and why', async () => {
     running = cli.start(['start']);
     await running.said('emend is running');
@@ -210,6 +239,7 @@ describe('emend backfill', () => {
       problem: null,
       waitsFor: null,
       window: [],
+      byOther: null,
     });
     const report = await showBackfill(resolved, 'reprice');
     expect(report).toMatchObject({
@@ -240,6 +270,7 @@ describe('emend backfill', () => {
       new: { price: '120' },
     });
     expect((await backfill('diff', 'reprice')).stdout).toMatch(/price=100 +price=120/);
+    expect((await backfill('diff', 'reprice', '--limit', '3')).stdout).toMatch(/\nand 17 more: --limit/);
     const windows = await backfill('diff', 'reprice', '--window', '1 month');
     expect(windows.stdout).toMatch(/fares +2026-09-01 +2026-10-01 +1 +20 +20\n/);
     const unsaid = await backfill('promote', 'reprice', '--ignore-window');
@@ -275,6 +306,11 @@ describe('emend backfill', () => {
     expect(promoted).toMatchObject({ code: 0, stdout: 'backfill reprice is promoted\n' });
     expect(await prices()).toEqual(['120']);
     expect(await promote(resolved, 'reprice', {})).toMatchObject({ state: 'promoted', problem: null });
+    const again = await backfill('promote', 'reprice', '--reason', 'once more');
+    expect(again).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/by another request .*, looks right\n/) as string,
+    });
     const abandoned = await backfill('abandon', 'reprice', '--reason', 'too late');
     expect(abandoned.code).toBe(1);
     expect(abandoned.stdout).toMatch(/is promoted\nnothing to abandon/);
@@ -298,6 +334,7 @@ describe('emend backfill', () => {
     expect(await loadBackfill(resolved, { sql }, { backfill: 'later' })).toMatchObject({ written: 20 });
     expect(await seal(resolved, 'later', {})).toMatchObject({ state: 'checked', problem: null });
     const promoted = await backfill('promote', 'later', '--at', '2100-01-01');
+    expect(promoted.code).toBe(1);
     expect(promoted.stdout).toMatch(/later is checked\nit is promoted at 2100-01-01.*, while a worker runs/);
     expect(await prices()).toEqual(['100']);
     const gone = await abandon(resolved, 'later', { reason: 'not after all' });

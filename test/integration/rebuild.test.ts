@@ -14,6 +14,7 @@ import { carryOutAll } from '../support/backfill-work.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 import { createCli } from '../support/run-cli.ts';
+import type { Cli } from '../support/run-cli.ts';
 
 const { targets } = defineConfig({
   targets: {
@@ -197,12 +198,7 @@ describe('a rebuild', () => {
     'the command tells, exits with 1 until it is put right, and keeps a record',
     { timeout: 240_000 },
     async () => {
-      const { source, store, queue } = install.config;
-      const cli = createCli(
-        `import { defineConfig, timeline } from 'emend'
-       export default defineConfig({ targets: { prices: timeline('prices', { key: ['product'], period: ['valid_from', 'valid_to'], openEnd: '9999-12-31' }) } })`,
-        { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! },
-      );
+      const cli = cliOf(install);
       await install.store.query(`update public.prices set price = 77 where product = 'C'`);
       const told = await cli.run(['rebuild', 'prices']);
       expect([told.code, told.stdout]).toEqual([
@@ -231,6 +227,12 @@ describe('a rebuild', () => {
         problem: null,
       });
       expect((await cli.run(['rebuilds'])).stdout).toMatch(/swapped .* somebody wrote 77/);
+      const idle = await cli.run(['rebuild', 'prices', '--swap', '--reason', 'to be sure']);
+      expect([idle.code, idle.stdout]).toEqual([
+        0,
+        expect.stringContaining('nothing differed, and nothing was swapped'),
+      ]);
+      expect((await cli.run(['rebuilds'])).stdout).toMatch(/nothing differed .* to be sure/);
     },
   );
 });
@@ -255,6 +257,13 @@ describe('a rebuild of a log whose rows were moved to files', () => {
     expect((await rebuild(install.config, 'prices')).unread).toHaveLength(1);
     await expect(rebuild(install.config, 'prices', swap)).rejects.toMatchObject({ code: 'archive_unreadable' });
     expect(await contentOf(install)).toEqual(damaged);
+    const cli = cliOf(install);
+    const into = ['rebuild', 'prices', '--into', 'public.prices_known'];
+    const unread = await cli.run(into);
+    expect(unread).toMatchObject({ code: 1, stdout: expect.stringContaining(`taken for what the store has: ${moved!.files[0]!} cannot be read`) });
+    expect(unread.stdout).not.toContain('log and store do not have alike');
+    for (const option of ['--archive', '--from'])
+      expect(await cli.run(['rebuild', 'prices', '--into', `public.prices_${option.slice(2)}`, option, elsewhere])).toMatchObject({ code: 0 });
     const manifest = join(elsewhere, basename(moved!.manifest!));
     expect(await rebuild(install.config, 'prices', { ...swap, archives: [manifest] })).toMatchObject({ leftAlone: 0, unread: [] });
     expect(await contentOf(install)).toEqual(right);
@@ -262,6 +271,14 @@ describe('a rebuild of a log whose rows were moved to files', () => {
 }); // prettier-ignore
 
 const swap = { swap: true, reason: 'a test' };
+
+function cliOf({ config: { source, store, queue } }: Install): Cli {
+  return createCli(
+    `import { defineConfig, timeline } from 'emend'
+     export default defineConfig({ targets: { prices: timeline('prices', { key: ['product'], period: ['valid_from', 'valid_to'], openEnd: '9999-12-31' }) } })`,
+    { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! },
+  );
+}
 
 /** Every kind of history: all of it is merged when this returns. */
 async function writeHistory(install: Install): Promise<void> {

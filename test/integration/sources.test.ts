@@ -122,6 +122,28 @@ describe('sources', () => {
     ).toEqual([]);
   });
 
+  it('names files that no manifest lists (with --check), and the command that writes it again', async () => {
+    await install.start();
+    await order([1, 2, 3], 30);
+    await install.wait();
+    const { files, manifest } = (await move(15))[0]!;
+    for (const spoil of [() => rmSync(manifest!), () => writeFileSync(manifest!, 'null')]) {
+      spoil();
+      expect(await problems()).toEqual([]);
+      expect(await problems({ check: true })).toEqual([
+        expect.stringContaining(
+          `targets.orders: 2 files are in no manifest that can be read: ${files.join(', ')}`,
+        ),
+      ]);
+      rmSync(manifest!, { force: true });
+      const [, before] = /emend archive orders --before (\S+) --to/.exec(
+        (await problems({ check: true }))[0]!,
+      )!;
+      await archive(install.config, { target: 'orders', before: before!, to: folder });
+      expect(await problems({ check: true })).toEqual([]);
+    }
+  });
+
   it('warns of rows that are older than log.keepDays and in no file, with the command that moves them', async () => {
     await install.start();
     await order([1, 2], 30);
