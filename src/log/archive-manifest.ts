@@ -70,7 +70,8 @@ export async function addToManifest(
  */
 export async function readOwnManifest(folder: string, head: ManifestHead): Promise<Manifest | undefined> {
   const found = await readManifest(join(folder, 'manifest.json')).catch((error: unknown) => {
-    if ((error as { cause?: { code?: string } }).cause?.code === 'ENOENT') return undefined;
+    const code = (error as { cause?: { code?: string } }).cause?.code;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
     throw error;
   });
   if (!found || (found.install === head.install && found.target === head.target)) return found;
