@@ -20,19 +20,35 @@ export async function findBackfillGaps({ client, target, until }: Examined): Pro
        and not (b.state in ('staged', 'checked') and exists (select from ${ownObject(target, 'staged')} s where s._id = g.id))`,
   );
   await client.query(`delete from pg_temp.verify_gap where kind = 'in_backfill'`);
-  // law 1: visible means promoted, and not reverted; an import has no state here
+  // law 1: visible means promoted, and not reverted; an import has no state here. Sets are intersected, not joined: a join with
+  // a table that was filled a moment ago could be quadratic
   await client.query(
     `insert into pg_temp.verify_gap (kind, id)
-     select case when b.state = 'reverted' then 'not_undone' else 'not_promoted' end, c.id
-     from emend.backfill b
-     join lateral emend.ledger_of_backfill(b.name) l on l.target = $1
-     join pg_temp.verify_claim c on c.id = l._id
-     where case b.state
-         when 'promoted' then false
-         when 'reverted'
-           then b.reverted_at <= $2::timestamptz and not exists (select from emend.undone u where u._id = c.id and u.target = $1)
-         else true
-       end`,
+     select 'not_promoted', n.id
+     from (
+       ${ledgerOfBackfills("b.state not in ('promoted', 'reverted')")}
+       intersect
+       select c.id from pg_temp.verify_claim c
+     ) as n (id)
+     union all
+     select 'not_undone', r.id
+     from (
+       (
+         ${ledgerOfBackfills("b.state = 'reverted' and b.reverted_at <= $2::timestamptz")}
+         intersect
+         select c.id from pg_temp.verify_claim c
+       )
+       except
+       select u._id from emend.undone u where u.target = $1
+     ) as r (id)`,
     [target.name, until],
   );
+}
+
+/** The numbers that the ledger has of a target, of backfills in some state; $1 is the target's name. */
+function ledgerOfBackfills(state: string): string {
+  return `select l._id
+       from emend.backfill b
+       cross join lateral emend.ledger_of_backfill(b.name) as l
+       where ${state} and l.target = $1`;
 }

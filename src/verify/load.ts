@@ -27,6 +27,8 @@ export async function load(
   const columns = logColumnNames(target);
   const idPlace = columns.indexOf('_id');
   let read = 0;
+  // where the ledger's statistics are of yesterday, a page would be compared with its entries pair by pair
+  if (examined.keys === null) await client.query('set enable_nestloop = off');
   for await (const rows of logRows(source, examined, columns)) {
     const arrays = columns.map((_, place) => rows.map((row) => row[place] ?? null));
     const stretch = [rows[0]![idPlace]!, rows.at(-1)![idPlace]!];
@@ -39,9 +41,12 @@ export async function load(
     read += rows.length;
     onProgress(read);
   }
+  await client.query('reset enable_nestloop');
   await loadBaseline(examined);
   await loadStored(examined, examined.keys !== null);
   await loadLost(examined);
+  // temporary tables are not analyzed by themselves
+  await client.query('analyze pg_temp.verify_claim, pg_temp.verify_gap');
   await findBackfillGaps(examined);
   await findNotUndone(source, examined);
   if (examined.keys === null) await client.query(notInLogSql, [target.name, examined.until]);
