@@ -27,8 +27,6 @@ export async function load(
   const columns = logColumnNames(target);
   const idPlace = columns.indexOf('_id');
   let read = 0;
-  // where the ledger's statistics are of yesterday, a page would be compared with its entries pair by pair
-  if (examined.keys === null) await client.query('set enable_nestloop = off');
   for await (const rows of logRows(source, examined, columns)) {
     const arrays = columns.map((_, place) => rows.map((row) => row[place] ?? null));
     const stretch = [rows[0]![idPlace]!, rows.at(-1)![idPlace]!];
@@ -41,7 +39,6 @@ export async function load(
     read += rows.length;
     onProgress(read);
   }
-  await client.query('reset enable_nestloop');
   await loadBaseline(examined);
   await loadStored(examined, examined.keys !== null);
   await loadLost(examined);
