@@ -1,6 +1,6 @@
 import type { ClientBase } from 'pg';
 import { ident, literal } from '../db/identifier.ts';
-import type { Target } from '../change/target.ts';
+import type { Column, Target } from '../change/target.ts';
 import { targetTable } from '../store/names.ts';
 import { thresholdOf } from './check-staged.ts';
 import { atMost, note } from './findings.ts';
@@ -12,48 +12,47 @@ const nullShareRise = 0.1;
 
 const numeric = /^(smallint|integer|bigint|numeric|real|double precision)$/;
 
-/** What the answers would become, by the diff (`diff.ts`). */
+/** What the answers would become, by the diff (`diff.ts`), which is read once for all columns. */
 export async function checkChanges(
   client: ClientBase,
   backfill: Backfill,
   target: Target,
 ): Promise<Finding[]> {
-  const ask = async (sql: string): Promise<Readonly<Record<string, string | null>>> => {
-    const { rows } = await client.query<Record<string, string | null>>(
-      `select ${sql} from emend.backfill_change c where c.backfill = $1 and c.target = $2 and c.side is distinct from 'planned'`,
-      [backfill.name, target.name],
-    );
-    return rows[0]!;
-  };
-  const counts = await ask(
-    `count(*)::text as changed, count(*) filter (where old is null)::text as first, count(*) filter (where new is null)::text as lost,
-     (${lostFromNowOn(target)})::text as lost_now`,
+  const { rows } = await client.query<Readonly<Record<string, string | null>>>(
+    `select count(*)::text as changed, count(*) filter (where old is null)::text as first, count(*) filter (where new is null)::text as lost,
+       (${lostFromNowOn(target)})::text as lost_now
+       ${target.values.map((column, place) => `, ${ofColumn(column, place)}`).join('')}
+     from emend.backfill_change c
+     where c.backfill = $1 and c.target = $2 and c.side is distinct from 'planned'`,
+    [backfill.name, target.name],
   );
+  const found = rows[0]!;
   const findings = [
-    note(target.name, 'changes', counts['changed']!),
-    note(target.name, 'first_answers', counts['first']!),
-    note(target.name, 'answers_lost', counts['lost']!),
-    atMost(target.name, 'answers_lost_from_now_on', Number(counts['lost_now']), 0),
+    note(target.name, 'changes', found['changed']!),
+    note(target.name, 'first_answers', found['first']!),
+    note(target.name, 'answers_lost', found['lost']!),
+    atMost(target.name, 'answers_lost_from_now_on', Number(found['lost_now']), 0),
   ];
-  const isAllNew = Number(counts['changed']) > 0 && counts['first'] === counts['changed'];
+  const isAllNew = Number(found['changed']) > 0 && found['first'] === found['changed'];
   const standing = isAllNew ? await readNullShares(client, target) : undefined;
-  for (const column of target.values) {
-    const value = (side: 'old' | 'new') => `(c.${side} ->> ${literal(column.name)})`;
-    const nulls = (side: 'old' | 'new') =>
-      `round(count(*) filter (where c.${side} is not null and ${value(side)} is null)::numeric / greatest(count(c.${side}), 1), 3)::text`;
-    const sum = (side: 'old' | 'new') =>
-      numeric.test(column.baseType) ? `coalesce(sum(${value(side)}::numeric), 0)::text` : 'null::text';
-    const found = await ask(
-      `${nulls('old')} as nulls_before, ${nulls('new')} as nulls_after, ${sum('old')} as sum_before, ${sum('new')} as sum_after`,
-    );
-    const before = standing ? standing[column.name]! : found['nulls_before']!;
-    findings.push(nullShare(backfill, target, column.name, before, found['nulls_after']!));
-    if (found['sum_before'] !== null)
-      findings.push(
-        note(target.name, `sum:${column.name}`, `${found['sum_before']} -> ${found['sum_after']}`),
-      );
+  for (const [place, { name }] of target.values.entries()) {
+    const before = standing ? standing[name]! : found[`nulls_before_${place}`]!;
+    findings.push(nullShare(backfill, target, name, before, found[`nulls_after_${place}`]!));
+    const sums = [found[`sum_before_${place}`], found[`sum_after_${place}`]];
+    if (sums[0] !== null) findings.push(note(target.name, `sum:${name}`, sums.join(' -> ')));
   }
   return findings;
+}
+
+/** Share of nulls and sum of one column, before and after, as texts; the sum of one that is no number is null. */
+function ofColumn({ name, baseType }: Column, place: number): string {
+  const figures = (side: 'old' | 'new', when: string): string => {
+    const value = `(c.${side} ->> ${literal(name)})`;
+    const nulls = `count(*) filter (where c.${side} is not null and ${value} is null)`;
+    const sum = numeric.test(baseType) ? `coalesce(sum(${value}::numeric), 0)::text` : 'null::text';
+    return `round(${nulls}::numeric / greatest(count(c.${side}), 1), 3)::text as nulls_${when}_${place}, ${sum} as sum_${when}_${place}`;
+  };
+  return `${figures('old', 'before')}, ${figures('new', 'after')}`;
 }
 
 /** @param before null: there is nothing that it could have risen from */

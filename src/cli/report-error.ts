@@ -5,13 +5,13 @@ import type { ErrorDescription } from '../observe/describe-error.ts';
 
 /** Writes an error to stderr and returns the exit code that it means. */
 export function reportError(error: unknown, asJson: boolean): number {
-  const told = asRefusal(error);
+  const told = asMissingRight(error);
   process.stderr.write(`${asJson ? errorAsJson(told) : errorAsText(told)}\n`);
   return isEmendError(told) && told.disposition === 'refuse' ? 2 : 1;
 }
 
 /** A right that is missing is no fault of ours, wherever a server said so. */
-function asRefusal(error: unknown): unknown {
+function asMissingRight(error: unknown): unknown {
   if (isEmendError(error) || sqlState(error) !== '42501') return error;
   return new EmendError('permission_missing', `this role may not do that: ${(error as Error).message}`, {
     remedy: 'Run it as a role that may; docs/operations.md says under "Rights" what each needs.',

@@ -3,6 +3,7 @@ import type { Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
 import { logTable } from '../log/log-columns.ts';
 import { withinFence } from '../merge/fence.ts';
+import { countOf } from '../observe/count-of.ts';
 import { compare, compareRebuilt } from './compare.ts';
 import { load, loadStored } from './load.ts';
 import type { Begun } from './rebuild-record.ts';
@@ -83,10 +84,11 @@ async function keysToldSince(source: Pool, { client, target, until }: Examined):
     [target.name, until],
   );
   const { rows: logged } = await source.query<string[]>({
-    text: `select distinct ${keyList(target)} from ${logTable(target)} where _id = any($1::bigint[])`,
+    text: `select ${keyList(target)} from ${logTable(target)} where _id = any($1::bigint[])`,
     values: [told.map(({ id }) => id)],
     rowMode: 'array',
   });
+  if (logged.length < told.length) throw goneFromLog(target, told.length - logged.length);
   await openWorkspace({ client, target, until, keys: columnWise(target, logged) });
   const { rows: rebuilt, keys } = rebuiltTables(target);
   // what was taken back was told before, and stands among the rebuilt rows
@@ -103,6 +105,18 @@ async function keysToldSince(source: Pool, { client, target, until }: Examined):
     rowMode: 'array',
   });
   return columnWise(target, rows);
+}
+
+/** Told since the fold, and archived since, or lost: their keys are in no log, and were folded without them. */
+function goneFromLog({ name }: Target, rows: number): EmendError {
+  return new EmendError(
+    'rebuild_busy',
+    `${countOf(rows, 'correction')} of ${name} left the log while it was rebuilt; nothing was swapped`,
+    {
+      remedy:
+        'Rebuild it again, and archive nothing of it meanwhile. See emend status for what a source has lost.',
+    },
+  );
 }
 
 function columnWise(target: Target, keys: readonly (readonly string[])[]): string[][] {

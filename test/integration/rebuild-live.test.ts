@@ -3,14 +3,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
+import { archive } from '../../src/pipeline/archive.ts';
 import { rebuild } from '../../src/pipeline/rebuild.ts';
 import { undo } from '../../src/pipeline/undo.ts';
 import { verify } from '../../src/pipeline/verify.ts';
 import { waitUntilMerged } from '../../src/pipeline/wait.ts';
+import { createFolder } from '../support/archive.ts';
 import { stopAt } from '../support/backfill-work.ts';
 import type { Stop, Stopped } from '../support/backfill-work.ts';
 import { eventually, holds } from '../support/eventually.ts';
-import { createInstall } from '../support/install.ts';
+import { createInstall, environmentOf } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 import { createCli } from '../support/run-cli.ts';
 
@@ -181,6 +183,30 @@ describe('a swap', () => {
     expect(asked.rows.map((row: { product: string; price: string }) => `${row.product} ${row.price}`)).toEqual(['p1 61', 'p10 10', 'p2 2', 'p40 0', 'p7 7']);
   }); // prettier-ignore
 
+  it('is refused, and loses nothing, where what was told since the fold is archived before it is swapped', async () => {
+    const install = await createFilled('rebuild archived');
+    const { source, store, config } = install;
+    await store.query(`delete from public.prices where product = 'p1'`);
+    const stopped = await stopAt(install, { table: 'emend.fence' });
+    const refusal = rebuild(config, 'prices', swapNow).catch((error: unknown) => error);
+    await stopped.reached();
+    await source.query(
+      `insert into corrections.prices (product, valid_from, valid_to, price) values ('p1', '2026-06-01', '2026-07-01', 61)`,
+    );
+    await install.wait();
+    await archive(config, { target: 'prices', before: new Date().toISOString(), to: createFolder() });
+    await stopped.release();
+    expect(await refusal).toMatchObject({
+      code: 'rebuild_busy',
+      message: '1 correction of prices left the log while it was rebuilt; nothing was swapped',
+    });
+    await rebuild(config, 'prices', swapNow);
+    expect(
+      (await store.query(`select price from emend.prices_at('2026-06-15') where product = 'p1'`)).rows,
+    ).toEqual([{ price: '61' }]);
+    expect(await found(install)).toEqual([{}, {}]);
+  });
+
   it('comes out right while eight writers write, and others damage the table', { timeout: 180_000 }, async () => {
     const install = await createFilled('rebuild writers');
     const { source, store, config } = install;
@@ -249,14 +275,13 @@ describe('a rebuild that is killed with kill -9', () => {
 
   beforeAll(async () => {
     install = await createFilled('rebuild kill');
-    const { source, store, queue } = install.config;
     cli = createCli(
       `import { defineConfig, facts, timeline } from 'emend'
        export default defineConfig({ targets: {
          prices: timeline('prices', { key: ['product'], period: ['valid_from', 'valid_to'] }),
          orders: facts('orders', { key: ['id'] }),
        } })`,
-      { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! },
+      environmentOf(install),
     );
     right = await content();
   });

@@ -183,6 +183,28 @@ describe('it does not do again what is done, or being done', () => {
     await mergeAll(sweep);
   });
 
+  it('while many jobs wait it looks rarely, so that workers have the store; at once where jobs were lost, or are its own', async () => {
+    const sweep = await createSweep(install, { patienceMs: 60_000, backlogRoundMs: 60_000 });
+    await eventually(async () => expect(await sweep.tick()).toMatchObject({ isComplete: true, missing: 0 }));
+    sweep.queue.waiting = 20;
+    const ids = await write(3);
+    await eventually(async () =>
+      expect(await sweep.tick()).toMatchObject({ missing: 3, isBacklog: true, goesOn: false }),
+    );
+    expect(await sweep.tick()).toBeUndefined();
+    sweep.queue.epoch = 'another';
+    await eventually(async () => {
+      await sweep.tick();
+      expect(idsOf(sweep)).toEqual(ids);
+    });
+    // twenty jobs wait still, and what is missing is among those that it has just made
+    await eventually(async () =>
+      expect(await sweep.tick()).toMatchObject({ missing: 3, isBacklog: false, enqueued: 0 }),
+    );
+    expect(await sweep.tick()).toBeDefined();
+    await mergeAll(sweep);
+  });
+
   it('a new leader goes on from the mark, and compares nothing below it', async () => {
     const first = await createSweep(install);
     await write(50);
