@@ -4,7 +4,7 @@ import type { DeadLetter, Retried } from '../../src/pipeline/dead.ts';
 import { readStatus } from '../../src/pipeline/status.ts';
 import { waitUntilMerged } from '../../src/pipeline/wait.ts';
 import { batchOf, noAbort, silentLog } from '../support/store.ts';
-import { createInstall } from '../support/install.ts';
+import { createInstall, environmentOf } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 import { createMerge } from '../../src/merge/merge.ts';
 import type { LogRows } from '../../src/change/batch.ts';
@@ -30,8 +30,7 @@ describe('what was set aside can be retried and discarded, and stays on record',
         create trigger refuse before insert or update on public.orders for each row execute function public.refuse();`,
       targets,
     });
-    const { source, store, queue } = install.config;
-    cli = createCli(config, { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! });
+    cli = createCli(config, environmentOf(install));
     await write(
       `insert into corrections.orders (id, amount, _reason) values (1, -1, 'first'), (2, -2, null), (3, -3, null), (4, 4, null)`,
     );

@@ -7,7 +7,7 @@ import { undo } from '../../src/pipeline/undo.ts';
 import { verify } from '../../src/pipeline/verify.ts';
 import { idsOf } from '../support/capture-harness.ts';
 import { eventually } from '../support/eventually.ts';
-import { createInstall } from '../support/install.ts';
+import { createInstall, environmentOf } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 import { createCli } from '../support/run-cli.ts';
 import type { Cli } from '../support/run-cli.ts';
@@ -30,8 +30,8 @@ export default defineConfig({ targets: {
   prices: timeline('public.prices', { key: ['product'], period: ['valid_from', 'valid_to'] }),
 } })`;
 
-function cliOf({ config: { source, store, queue } }: Install): Cli {
-  return createCli(config, { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! });
+function cliOf(install: Install): Cli {
+  return createCli(config, environmentOf(install));
 }
 
 /** Orders with their id as amount. */

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
 import { rebuildInto } from '../../src/pipeline/rebuild.ts';
 import { undo } from '../../src/pipeline/undo.ts';
-import { createInstall } from '../support/install.ts';
+import { createInstall, environmentOf } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 import { createCli } from '../support/run-cli.ts';
 
@@ -144,11 +144,10 @@ describe('a target as it was known at a time', () => {
   });
 
   it('is never swapped in, and the command says why', async () => {
-    const { source, store, queue } = install.config;
     const cli = createCli(
       `import { defineConfig, facts } from 'emend'
        export default defineConfig({ targets: { orders: facts('orders', { key: ['id'] }) } })`,
-      { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! },
+      environmentOf(install),
     );
     const at = ['--known-at', times[0]!];
     const swapped = await cli.run(['rebuild', 'orders', '--swap', '--reason', 'x', ...at]);

@@ -11,7 +11,7 @@ import { verify } from '../../src/pipeline/verify.ts';
 import { rebuildTarget } from '../../src/verify/rebuild.ts';
 import { createFolder } from '../support/archive.ts';
 import { carryOutAll } from '../support/backfill-work.ts';
-import { createInstall } from '../support/install.ts';
+import { createInstall, environmentOf } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 import { createCli } from '../support/run-cli.ts';
 import type { Cli } from '../support/run-cli.ts';
@@ -272,11 +272,11 @@ describe('a rebuild of a log whose rows were moved to files', () => {
 
 const swap = { swap: true, reason: 'a test' };
 
-function cliOf({ config: { source, store, queue } }: Install): Cli {
+function cliOf(install: Install): Cli {
   return createCli(
     `import { defineConfig, timeline } from 'emend'
      export default defineConfig({ targets: { prices: timeline('prices', { key: ['product'], period: ['valid_from', 'valid_to'], openEnd: '9999-12-31' }) } })`,
-    { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! },
+    environmentOf(install),
   );
 }
 

@@ -6,7 +6,7 @@ import { withTransaction } from '../../src/db/transaction.ts';
 import { judgeSweep } from '../../src/pipeline/sweep-status.ts';
 import { waitUntilMerged } from '../../src/pipeline/wait.ts';
 import { eventually } from '../support/eventually.ts';
-import { createInstall } from '../support/install.ts';
+import { createInstall, environmentOf } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 import { createCli } from '../support/run-cli.ts';
 import { createSweep } from '../support/sweep.ts';
@@ -17,9 +17,8 @@ const targets = { orders: facts('public.orders', { key: ['id'] }) };
 const config = `import { defineConfig, facts } from ${JSON.stringify(new URL('../../src/index.ts', import.meta.url).pathname)};
 export default defineConfig({ targets: { orders: facts('public.orders', { key: ['id'] }) } });`;
 
-function cliOf({ config: { source, store, queue } }: Install): ReturnType<typeof createCli> {
-  const redis = queue.redis === null ? {} : { REDIS_URL: queue.redis };
-  return createCli(config, { SOURCE_URL: source.url, STORE_URL: store.url, ...redis });
+function cliOf(install: Install): ReturnType<typeof createCli> {
+  return createCli(config, environmentOf(install));
 }
 
 async function write(install: Install, ...ids: number[]): Promise<void> {

@@ -5,7 +5,7 @@ import { undo } from '../../src/pipeline/undo.ts';
 import { verify } from '../../src/pipeline/verify.ts';
 import { verifyTarget } from '../../src/verify/verify.ts';
 import type { Verification } from '../../src/verify/verify.ts';
-import { createInstall } from '../support/install.ts';
+import { createInstall, environmentOf } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 import { createCli } from '../support/run-cli.ts';
 
@@ -247,11 +247,10 @@ describe('verify finds what is not as the log says, and repairs it', () => {
   });
 
   it('the command exits with 1, says what it found, and with 0 once it is repaired', async () => {
-    const { source, store, queue } = install.config;
     const cli = createCli(
       `import { defineConfig, timeline } from 'emend'
        export default defineConfig({ targets: { prices: timeline('prices', { key: ['product'], period: ['valid_from', 'valid_to'], openEnd: '9999-12-31' }) } })`,
-      { SOURCE_URL: source.url, STORE_URL: store.url, REDIS_URL: queue.redis! },
+      environmentOf(install),
     );
     await install.store.query(`update public.prices set price = 77 where product = 'C'`);
     const bad = await cli.run(['verify', 'prices']);

@@ -42,6 +42,15 @@ export interface Install {
   wait(): Promise<void>;
 }
 
+/** What a configuration without addresses reads them from. */
+export function environmentOf({ config: { source, store, queue } }: Pick<Install, 'config'>) {
+  return {
+    SOURCE_URL: source.url,
+    STORE_URL: store.url,
+    ...(queue.redis === null ? {} : { REDIS_URL: queue.redis }),
+  };
+}
+
 export async function createInstall(name: string, options: InstallOptions): Promise<Install> {
   const databases = await createDatabases(name, { sameDatabase: options.sameDatabase === true });
   const sourceUrl = options.sourceUrl ?? databases.sourceUrl;
