@@ -7,7 +7,7 @@ import { replicationName } from './names.ts';
 import { requirePublication } from './publication.ts';
 import { startSession } from './session.ts';
 import type { Session } from './session.ts';
-import { ensureSlot, slotState } from './slot.ts';
+import { aheadOfSource, ensureSlot, slotState } from './slot.ts';
 import { slotGone, slotInUse, toSourceError } from './source-errors.ts';
 import type { Liveness } from './stream.ts';
 import { closeWalsender, connectWalsender, createWalsender } from './walsender.ts';
@@ -31,6 +31,15 @@ export interface Capture {
   status(): CaptureStatus;
 }
 
+/** Rows that are in the log and in no stream. */
+export interface Gap {
+  /**
+   * The source was put back to an older state: it counts its transactions from there once more, so that how far its log was
+   * compared with the ledger says nothing.
+   */
+  readonly isOlderSource: boolean;
+}
+
 export interface CaptureOptions {
   /** A direct connection to the source; poolers do not carry replication. */
   readonly url: string;
@@ -46,7 +55,7 @@ export interface CaptureOptions {
   /** How long the queue asks small transactions to wait for company, ms: more than 0 while it is full. */
   readonly queueLingerMs?: () => number;
   /** Called when rows are not in the stream: before the slot was made, or while the publication was gone. */
-  readonly passedOver?: () => Promise<unknown>;
+  readonly passedOver?: (gap: Gap) => Promise<unknown>;
   readonly log: Log;
   /** Aborting it is `stop`. */
   readonly signal?: AbortSignal;
@@ -97,7 +106,7 @@ export function createCapture(options: CaptureOptions): Capture {
   let cutBefore = 0;
   let lastError: CaptureStatus['lastError'];
   /** Rows are in the log that are in no stream, and the sweep has not been asked yet. */
-  let owesSweep = false;
+  let owed: Gap | undefined;
   let everStreamed = false;
   /** The last connection confirmed something: whatever ended it, it was worth having. */
   let madeProgress = false;
@@ -113,7 +122,7 @@ export function createCapture(options: CaptureOptions): Capture {
       ...options,
       liveness: options.liveness ?? defaultLiveness,
       requirePublication: lookForPublication,
-      passedOver: async () => options.passedOver?.(),
+      passedOver: async () => options.passedOver?.({ isOlderSource: false }),
     });
   }
 
@@ -127,9 +136,12 @@ export function createCapture(options: CaptureOptions): Capture {
         `the source has given slot ${slot} up (${made.reason}); it is made again, and the sweep brings what is not in the stream`,
       );
     }
-    owesSweep ||= made.kind !== 'present';
-    if (owesSweep) await options.passedOver?.();
-    owesSweep = false;
+    if (made.kind !== 'present') {
+      const isOlderSource = made.kind === 'replaced' && made.reason === aheadOfSource;
+      owed = { isOlderSource: isOlderSource || owed?.isOlderSource === true };
+    }
+    if (owed) await options.passedOver?.(owed);
+    owed = undefined;
   }
 
   async function lookForPublication(): Promise<void> {

@@ -50,6 +50,9 @@ export async function slotState(client: Client, slot: string): Promise<SlotState
   return { kind: 'ready', confirmed };
 }
 
+/** Why a slot is lost that stands behind the end of its source's WAL: the source is an older state of itself. */
+export const aheadOfSource = 'ahead_of_source';
+
 function lossOf(row: SlotRow): string | undefined {
   if (row.invalidation_reason) return row.invalidation_reason;
   if (row.wal_status === 'lost') return 'wal_removed';
@@ -57,7 +60,7 @@ function lossOf(row: SlotRow): string | undefined {
   // A slot that is just being created by somebody has no position either; then it is in use.
   if (row.restart_lsn === null && row.active_pid === null) return 'no_restart_position';
   // what commits before that position would never be sent
-  if (isAhead(row)) return 'ahead_of_source';
+  if (isAhead(row)) return aheadOfSource;
   return undefined;
 }
 

@@ -154,7 +154,7 @@ async function startStages(
     publish: publishByLane(queue),
     durable: queue.durable,
     queueLingerMs: () => queue.lingerMs(),
-    passedOver: () => askForSweep(store),
+    passedOver: ({ isOlderSource }) => askForSweep(store, { all: isOlderSource }),
     log,
   });
   shutdown.push({ name: 'capture', limitMs: 3_000, end: () => capture.stop() });

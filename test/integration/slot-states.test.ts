@@ -127,6 +127,14 @@ it('ahead of a source that was put back without it: is named, and a reader makes
   const pipeline = await install.start();
   await order(install, ...Array.from({ length: 200 }, (_, index) => index + 2_000));
   await install.wait();
+  // the source will count the transactions up to this mark once more, for rows that were not there when it was set
+  const { rows: logged } = await install.source.query(
+    `select max(_xid::text::bigint) as xid from corrections.orders`,
+  );
+  await eventually(async () => {
+    const { rows } = await install.store.query(`select below_xid::text::bigint as below from emend.sweep`);
+    expect(Number(rows[0].below)).toBeGreaterThan(Number(logged[0].xid));
+  });
   await pipeline.stop();
   // what a reader has confirmed is written down at a shutdown from 17 on; this is written down by all
   await install.source.query(`select pg_replication_slot_advance($1, pg_current_wal_lsn())`, [
