@@ -1,13 +1,15 @@
 import { EmendError } from '../errors.ts';
 import type { LogRefs, LogRows, QueuedBatch } from './batch.ts';
 import { formatLsn, parseLsn } from './lsn.ts';
+import { packColumn, unpackColumn } from './uniform.ts';
+import type { PackedColumn } from './uniform.ts';
 
 /** The form of a batch inside a queue job. Plain JSON: texts, nulls and small counts; no value is a JSON number. */
 export interface BatchJson {
   readonly v: 1;
   readonly id: string;
   /** Either the rows … */
-  readonly parts?: readonly LogRows[];
+  readonly parts?: readonly PackedRows[];
   /** … or where they are. */
   readonly refs?: readonly LogRefs[];
   readonly rows: number;
@@ -16,12 +18,25 @@ export interface BatchJson {
   readonly at: number;
 }
 
+interface PackedRows extends Omit<LogRows, 'values'> {
+  readonly rows: number;
+  readonly values: readonly PackedColumn[];
+}
+
+function pack({ target, columns, values }: LogRows): PackedRows {
+  return { target, columns, rows: values[0]?.length ?? 0, values: values.map(packColumn) };
+}
+
+function unpack({ target, columns, rows, values }: PackedRows): LogRows {
+  return { target, columns, values: values.map((column) => unpackColumn(column, rows)) };
+}
+
 export function encodeBatch(batch: QueuedBatch): BatchJson {
   const { id, rows, bytes } = batch;
   return {
     v: 1,
     id,
-    ...('refs' in batch ? { refs: batch.refs } : { parts: batch.parts }),
+    ...('refs' in batch ? { refs: batch.refs } : { parts: batch.parts.map(pack) }),
     rows,
     bytes,
     lsn: formatLsn(batch.endLsn),
@@ -45,7 +60,7 @@ export function decodeBatch(json: unknown): QueuedBatch {
   }
   return {
     id: job.id,
-    ...(job.refs ? { refs: job.refs } : { parts: job.parts ?? [] }),
+    ...(job.refs ? { refs: job.refs } : { parts: (job.parts ?? []).map(unpack) }),
     rows: job.rows ?? 0,
     bytes: job.bytes ?? 0,
     endLsn: parseLsn(job.lsn),

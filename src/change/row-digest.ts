@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
  *
  * @param texts SQL expressions of type text: `_id`, `_op`, then `statedColumns(target)` in order, as read under pinned
  *   settings (`db/session.ts`)
- * @returns SQL of type bigint. A backfill's digest is `sum(…::numeric)` over its rows.
+ * @returns SQL of type bigint. A backfill's digest is `sum(…)` over its rows, which Postgres gives as numeric.
  */
 export function rowDigest(texts: readonly string[]): string {
   const parts = texts.map((text) => `coalesce(length(${text})::text || ':' || ${text}, '-')`);

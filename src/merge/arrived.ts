@@ -1,6 +1,7 @@
 import { rowDigest } from '../change/row-digest.ts';
 import { ident, identList } from '../db/identifier.ts';
 import type { LogRows } from '../change/batch.ts';
+import { uniformText } from '../change/uniform.ts';
 import { statedColumns } from '../change/target.ts';
 import type { Column, Target } from '../change/target.ts';
 import { EmendError } from '../errors.ts';
@@ -18,12 +19,16 @@ const logColumns: readonly { name: string; baseType: string }[] = [
   { name: '_reason', baseType: 'text' },
 ];
 
+/** Those of which most batches have one text for all rows: it is sent once. Each takes a second parameter, behind the arrays. */
+const uniformColumns = ['_op', '_recorded_at', '_backfill', '_actor', '_reason'];
+
 function arrivingColumns(target: Target): { name: string; baseType: string }[] {
   return [...statedColumns(target), ...logColumns];
 }
 
 /**
- * One array of texts a column, in the order of `arrivedRows`' parameters.
+ * The parameters of `arrivedRows`: one array of texts a column, and the one text of those columns whose rows all have the same;
+ * their arrays are empty, which `unnest` fills up with nulls.
  *
  * @param defaults texts for columns that `rows` does not have: it was written before the target gained them
  */
@@ -31,13 +36,20 @@ export function arrivedParameters(
   target: Target,
   rows: LogRows,
   defaults: ReadonlyMap<string, string | null>,
-): (readonly (string | null)[])[] {
+): (readonly (string | null)[] | string | null)[] {
   refuseUnknownColumns(target, rows);
   const count = rows.values[0]?.length ?? 0;
-  return arrivingColumns(target).map(({ name }) => {
+  const uniform = new Map<string, string | null>();
+  const arrays = arrivingColumns(target).map(({ name }) => {
     const place = rows.columns.indexOf(name);
-    return place < 0 ? new Array<string | null>(count).fill(defaults.get(name) ?? null) : rows.values[place]!;
+    if (place < 0) return new Array<string | null>(count).fill(defaults.get(name) ?? null);
+    const texts = rows.values[place]!;
+    const text = uniformColumns.includes(name) ? uniformText(texts) : undefined;
+    if (text === undefined) return texts;
+    uniform.set(name, text);
+    return [];
   });
+  return [...arrays, ...uniformColumns.map((name) => uniform.get(name) ?? null)];
 }
 
 /** Columns with a default that `rows` was written without. */
@@ -86,9 +98,10 @@ export function stageSql(target: Target, digested = digestColumns(target)): stri
   const names = identList(arriving);
   // a column that the target has lost has no text any more, and the digest is another one
   const digest = rowDigest(
-    digested.map((name) => (arriving.includes(name) ? `a.${ident(name)}` : 'null::text')),
+    digested.map((name) => (arriving.includes(name) ? givenText(target, name, 1, 'text') : 'null::text')),
   );
-  const backfills = `$${arrivingColumns(target).findIndex(({ name }) => name === '_backfill') + 1}::text[]`;
+  const backfill = givenText(target, '_backfill', 1, 'text');
+  const backfills = `$${arriving.indexOf('_backfill') + 1}::text[] || $${uniformParameter(target, '_backfill', 1)}::text`;
   return `
     with waiting as materialized (
       select b.name
@@ -98,20 +111,57 @@ export function stageSql(target: Target, digested = digestColumns(target)): stri
     )
     insert into ${ownObject(target, 'staged')} (${names}, _digest)
     ${arrivedRows(target, 1, [`${digest} as _digest`])}
-    where a._backfill in (select w.name from waiting w)
+    where ${backfill} in (select w.name from waiting w)
     on conflict (_id) do nothing`;
+}
+
+/** The columns of a log row that a merge needs, as they stand in a select of the log, or in a table of texts. */
+export function arrivingNames(target: Target): readonly string[] {
+  return arrivingColumns(target).map(({ name }) => name);
+}
+
+/**
+ * The same for rows of one backfill, `$1`, whose texts stand in a table.
+ *
+ * @param texts a table with the columns of `arrivingNames`, of type text
+ * @param conflict what becomes of a row that is staged already, as SQL; empty: the statement fails
+ */
+export function stageTextsSql(
+  target: Target,
+  texts: string,
+  conflict: '' | 'on conflict (_id) do nothing',
+  digested = digestColumns(target),
+): string {
+  const arriving = arrivingColumns(target);
+  const values = arriving.map(({ name, baseType }) =>
+    inAxisForm(target, name, `a.${ident(name)}::${baseType}`),
+  );
+  const known = new Set(arriving.map(({ name }) => name));
+  const digest = rowDigest(digested.map((name) => (known.has(name) ? `a.${ident(name)}` : 'null::text')));
+  return `
+    with waiting as materialized (
+      select b.name
+      from emend.backfill b
+      where b.name = $1 and b.state in ('open', 'sealed')
+      for share
+    )
+    insert into ${ownObject(target, 'staged')} (${identList(arrivingNames(target))}, _digest)
+    select ${[...values, digest].join(', ')}
+    from ${texts} a
+    where exists (select from waiting)
+    ${conflict}`;
 }
 
 /**
  * `select` of the arrived rows, typed. Law 9: each value is cast once, from the server's own text. The cast is to the type
  * without its length, because a cast to `varchar(3)` cuts silently; the insert into the target then refuses what is too long.
  *
- * @param first number of the first parameter; every column takes one
+ * @param first number of the first parameter, see `arrivedParameters`
  * @param further expressions over the texts, as `a`, to select beside them
  */
 export function arrivedRows(target: Target, first = 1, further: readonly string[] = []): string {
   const columns = arrivingColumns(target);
-  const casts = columns.map((column) => `${typed(target, column)} as ${ident(column.name)}`);
+  const casts = columns.map((column) => `${typed(target, column, first)} as ${ident(column.name)}`);
   return [
     `select ${[...casts, ...further].join(', ')}`,
     `from unnest(${textArrays(first, columns.length)}) as a (${columns.map(({ name }) => ident(name)).join(', ')})`,
@@ -119,10 +169,28 @@ export function arrivedRows(target: Target, first = 1, further: readonly string[
 }
 
 /** The end of a period in the axis form; an end that the log left out is open. */
-function typed(target: Target, { name, baseType }: { name: string; baseType: string }): string {
-  const cast = `a.${ident(name)}::${baseType}`;
+function typed(
+  target: Target,
+  { name, baseType }: { name: string; baseType: string },
+  first: number,
+): string {
+  return inAxisForm(target, name, givenText(target, name, first, baseType));
+}
+
+function inAxisForm(target: Target, name: string, cast: string): string {
   if (target.kind === 'facts' || name !== target.period.to.name) return cast;
   return `coalesce(${toAxis(target.period, cast)}, ${openEnd(target.period)})`;
+}
+
+/** What a row states in a column, cast: its own text, or that of all rows. */
+function givenText(target: Target, name: string, first: number, type: string): string {
+  const own = `a.${ident(name)}::${type}`;
+  if (!uniformColumns.includes(name)) return own;
+  return `coalesce(${own}, $${uniformParameter(target, name, first)}::${type})`;
+}
+
+function uniformParameter(target: Target, name: string, first: number): number {
+  return first + arrivingColumns(target).length + uniformColumns.indexOf(name);
 }
 
 function textArrays(first: number, count: number): string {

@@ -5,7 +5,7 @@ import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { columnLists } from './column-lists.ts';
 import type { FoldForm } from './fold-form.ts';
-import { lookUp, placedIn } from './look-up.ts';
+import { anyTombstone, lookUp, placedIn } from './look-up.ts';
 import { freshRows, recordMerged } from './record-merged.ts';
 
 /**
@@ -40,6 +40,7 @@ export function factsFold(target: FactsTarget, { arrived, k, revision }: FoldFor
         where ${sameKey(target.key, 's', 'r')} and s._known_to = 'infinity'`,
         's',
       )}
+      where ${anyTombstone(target)}
     ),
     claims as (
       select * from standing
@@ -48,9 +49,13 @@ export function factsFold(target: FactsTarget, { arrived, k, revision }: FoldFor
     ),
     -- law 1: the greatest version has the key
     weighed as materialized (
-      select c.*, row_number() over newest_first = 1 as _won, first_value(c._op) over newest_first as _winning_op
+      select c.*, row_number() over newest_first = 1 as _won, first_value(c._op) over newest_first as _winning_op,
+        count(c.ctid) over newest_first > 0 as _restates
       from claims c
-      window newest_first as (partition by ${columns.key('c')} order by ${columns.newestFirst('c')})
+      window newest_first as (
+        partition by ${columns.key('c')} order by ${columns.newestFirst('c')}
+        rows between unbounded preceding and unbounded following
+      )
     ),
     pieces as materialized (select * from weighed where _won and ctid is null),
     -- law 4: what stood goes whole to history
@@ -76,11 +81,18 @@ export function applyFacts(target: FactsTarget): string {
       delete from ${targetTable(target)} p
       where ${placedIn("superseded where _op = 'upsert' and _winning_op <> 'upsert'")}
     ),
-    written as (
+    -- nothing stands of the key, and its lock is held: what would look for a conflict again costs a third of the insert
+    added as (
       insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)
       select ${columns.all('w')}, w._version, told.k, w._backfill
       from pieces w cross join told
-      where w._op = 'upsert'
+      where w._op = 'upsert' and not w._restates
+    ),
+    restated as (
+      insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)
+      select ${columns.all('w')}, w._version, told.k, w._backfill
+      from pieces w cross join told
+      where w._op = 'upsert' and w._restates
       -- the key too: of equal keys with different texts (citext, numeric) the winner's is shown, not the first one's
       on conflict (${columns.key()}) do update set
         ${userColumns(target)

@@ -1,3 +1,6 @@
+import type { Target } from '../change/target.ts';
+import { ownObject } from '../store/names.ts';
+
 /**
  * Joins rows of a table by a look-up of its own for each row before it. `offset 0` is what keeps it so.
  *
@@ -9,6 +12,11 @@ export function lookUp(select: string, alias: string): string {
         ${select}
         offset 0
       ) as ${alias}`;
+}
+
+/** Whether any retraction of a target stands. Most targets have none, and then no key needs to be looked up among them. */
+export function anyTombstone(target: Target): string {
+  return `exists (select from ${ownObject(target, 'tombstone')} t where t._known_to = 'infinity')`;
 }
 
 /**

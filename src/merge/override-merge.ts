@@ -5,7 +5,7 @@ import { ownObject, targetTable } from '../store/names.ts';
 import { toAxis } from '../store/period-form.ts';
 import { columnLists } from './column-lists.ts';
 import type { FoldForm } from './fold-form.ts';
-import { lookUp } from './look-up.ts';
+import { anyTombstone, lookUp } from './look-up.ts';
 import { freshRows } from './record-merged.ts';
 
 /**
@@ -54,6 +54,7 @@ export function overrideFold(target: TimelineTarget, { arrived, k, revision }: F
         where ${overlapping(target, tombstone, `s.${t}`, `s._known_to = 'infinity'`)}`,
         's',
       )}
+      where ${anyTombstone(target)}
     ),
     claims as (
       select * from standing

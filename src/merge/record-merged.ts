@@ -38,9 +38,17 @@ export function recordMerged(target: Target): string {
  */
 export function freshRows(target: Target, revision: number): string {
   return `
+    between as materialized (select min(a._id) as first_id, max(a._id) as last_id from arrived a),
+    -- whether the ledger has anything near: most batches are of new numbers, and need no look-up
+    met as materialized (
+      select exists (select from emend.ledger_recent l where l._id between b.first_id and b.last_id)
+        or exists (select from emend.ledger_block l where l.from_id between b.first_id / 4096 * 4096 and b.last_id) as any
+      from between b
+    ),
     known as materialized (
       -- a look-up for each row, as in lookUp, and never a join with the whole ledger
-      select a.*, (select l._nonce from emend.ledger_at(a._id) l) as merged_nonce
+      select a.*,
+        case when (select m.any from met m) then (select l._nonce from emend.ledger_at(a._id) l) end as merged_nonce
       from arrived a
       where emend.require_revision(${literal(target.name)}, ${revision})
     ),

@@ -5,7 +5,7 @@ import { ownObject, targetTable } from '../store/names.ts';
 import { openEnd, toAxis } from '../store/period-form.ts';
 import { columnLists } from './column-lists.ts';
 import type { FoldForm } from './fold-form.ts';
-import { lookUp } from './look-up.ts';
+import { anyTombstone, lookUp } from './look-up.ts';
 import { freshRows } from './record-merged.ts';
 
 /**
@@ -60,6 +60,7 @@ export function untilNextFold(target: TimelineTarget, { arrived, k, revision }: 
         where ${sameKey(target.key, 's', 'r')} and s.${f} between r._since and r._until and s._known_to = 'infinity'`,
         's',
       )}
+      where ${anyTombstone(target)}
     ),
     claims as (
       select * from standing

@@ -25,16 +25,23 @@ export function openStore(config: ResolvedConfig, options: OpenOptions): Promise
 }
 
 /**
- * The source for those who read logs beside the work. It is not connected to here: workers go on merging while the source is away.
- * Look-ups are by index, and a plan that was made while a log was small must not become a scan of all of it.
+ * Settings of the sessions that read logs beside the work. Look-ups are by index and pages in its order, whatever the statistics say. They know nothing of what was written last: a page
+ * that is taken for a handful of rows would be sorted out of all that come after it, each time.
  */
+export const logSettings: Readonly<Record<string, string>> = {
+  enable_seqscan: 'off',
+  enable_bitmapscan: 'off',
+  jit: 'off',
+};
+
+/** The source for those who read logs beside the work. It is not connected to here: workers go on merging while the source is away. */
 export function createLogPool(config: ResolvedConfig, { role, max }: { role: string; max: number }): Pool {
   return createPool({
     url: config.source.url,
     applicationName: `emend ${role}`,
     max,
     statementTimeoutMs: 25_000,
-    settings: { enable_seqscan: 'off', jit: 'off' },
+    settings: logSettings,
   });
 }
 

@@ -3,6 +3,7 @@ import type { Batch } from '../../src/change/batch.ts';
 import { createPool } from '../../src/db/pool.ts';
 import { createLeader } from '../../src/sweep/sweep.ts';
 import type { Leader } from '../../src/sweep/sweep.ts';
+import { logSettings } from '../../src/pipeline/connections.ts';
 import { takeLead } from '../../src/sweep/marks.ts';
 import { defaultTuning } from '../../src/sweep/tuning.ts';
 import type { SweepTuning } from '../../src/sweep/tuning.ts';
@@ -30,7 +31,7 @@ export async function createSweep(
     url: config.source.url,
     applicationName: 'emend sweep',
     max: 1,
-    settings: { enable_seqscan: 'off', jit: 'off', ...(role === undefined ? {} : { role }) },
+    settings: { ...logSettings, ...(role === undefined ? {} : { role }) },
   });
   const store = await install.store.connect();
   let left: Promise<void> | undefined;
