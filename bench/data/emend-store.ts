@@ -3,7 +3,7 @@ import type { Handle } from '../../src/change/ports.ts';
 import type { TargetDeclaration } from '../../src/config/target-declaration.ts';
 import { createPool } from '../../src/db/pool.ts';
 import { withClient } from '../../src/db/transaction.ts';
-import { createMerge, mergeSettings } from '../../src/merge/merge.ts';
+import { createMerge, mergeSessions } from '../../src/merge/merge.ts';
 import { startClock } from '../../src/store/clock.ts';
 import type { Clock } from '../../src/store/clock.ts';
 import { resolveTargets } from '../../src/store/resolve-targets.ts';
@@ -31,7 +31,7 @@ export interface EmendStore {
 /** A copy of the layout, with the merge that a worker of `emend start` runs. */
 export async function openEmendStore(server: BenchServer, layout: Layout): Promise<EmendStore> {
   const url = await server.copyOf(layout.name, (template) => fill(template, layout));
-  const pool = createPool({ url, applicationName: 'emend bench', settings: mergeSettings });
+  const pool = createPool({ url, applicationName: 'emend bench', ...mergeSessions });
   const targets = await withClient(pool, (client) => resolveTargets(client, [layout.declaration]));
   const handle = await createMerge({ pool, targets, log: silentLog });
   return {

@@ -110,5 +110,18 @@ create table emend.fence_of (
   primary key (target, holder)
 );
 --> statement-breakpoint
+-- For a merge that is sent in one go: EM003 tells it to look, after its locks, whether a fence is around one of its keys.
+create function emend.require_no_fence(of_targets text[]) returns boolean
+language plpgsql stable
+as $$
+begin
+  if exists (select from emend.fence_of f where f.target = any (of_targets)) then
+    raise exception 'keys of % are fenced', array_to_string(of_targets, ', ')
+      using errcode = 'EM003', hint = 'The worker looks whether a key of its rows is among them.';
+  end if;
+  return true;
+end;
+$$;
+--> statement-breakpoint
 -- What a revert takes back.
 create index ledger_recent_backfill on emend.ledger_recent (_backfill) where _backfill is not null;

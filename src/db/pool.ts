@@ -8,6 +8,8 @@ export interface PoolOptions {
   readonly max?: number;
   /** Server-side limit of one statement, ms. It must stay below the queue's job lock, or two workers do one job. */
   readonly statementTimeoutMs?: number;
+  /** Queries are sent before those ahead of them are answered (`inOneTrip`); a client takes no COPY and no cursor then. */
+  readonly pipeline?: boolean;
   /** Further settings of each session, such as the planner's. */
   readonly settings?: Readonly<Record<string, string>>;
 }
@@ -38,6 +40,7 @@ export function createPool(options: PoolOptions): pg.Pool {
     max: options.max ?? 4,
     types: rawTypes,
     keepAlive: true,
+    pipeline: options.pipeline === true,
     keepAliveInitialDelayMillis: 10_000,
     connectionTimeoutMillis: 10_000,
     ...(options.statementTimeoutMs === undefined ? {} : { statement_timeout: options.statementTimeoutMs }),

@@ -158,6 +158,18 @@ async function removeOrphanFence(store: Pool, holder: string): Promise<void> {
   });
 }
 
+/** SQLSTATE of `emend.require_no_fence`. */
+export const fencesStand = 'EM003';
+
+/** @throws `fencesStand` when a fence is around keys of these targets, whichever they are */
+export async function requireNoFence(client: ClientBase, targets: readonly Target[]): Promise<void> {
+  await client.query({
+    name: 'emend require no fence',
+    text: `select emend.require_no_fence($1::text[])`,
+    values: [targets.map(({ name }) => name)],
+  });
+}
+
 /** @throws EmendError `key_fenced` when a key of the rows has a fence around it */
 export async function refuseFenced(client: ClientBase, target: Target, rows: LogRows): Promise<void> {
   const { key, name } = target;

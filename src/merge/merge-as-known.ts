@@ -3,7 +3,7 @@ import type { LogRows } from '../change/batch.ts';
 import type { Target } from '../change/target.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { mergeRows, prepareTargets } from './prepared-target.ts';
+import { mergeRows, prepareTargets, readDefaults } from './prepared-target.ts';
 import { takeKeys } from './take-keys.ts';
 
 /**
@@ -19,7 +19,8 @@ export async function mergeAsKnown(
   rows: LogRows,
   knownAt: string,
 ): Promise<void> {
-  const prepared = (await prepareTargets(pool, [target], '$1::timestamptz', 'import')).get(target.name)!;
+  const k = `current_setting('emend.known_at')::timestamptz`;
+  const prepared = (await prepareTargets(pool, [target], k, 'import')).get(target.name)!;
   await withTransaction(pool, async (client) => {
     await takeKeys(client, [{ target, number: prepared.number, rows }]);
     const { rows: refusals } = await client.query<{ refusal: string | null }>(
@@ -40,6 +41,7 @@ export async function mergeAsKnown(
         },
       );
     }
-    await mergeRows(client, prepared, rows, knownAt);
+    await client.query(`select set_config('emend.known_at', $1, true)`, [knownAt]);
+    await mergeRows(client, prepared, rows, await readDefaults(client, target, rows));
   });
 }

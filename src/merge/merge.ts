@@ -9,14 +9,17 @@ import type { Pool, PoolClient } from 'pg';
 import type { Batch, LogRows } from '../change/batch.ts';
 import type { Handle, Log } from '../change/ports.ts';
 import type { Target } from '../change/target.ts';
+import type { PoolOptions } from '../db/pool.ts';
 import { sqlState, verdictOf } from '../db/sqlstate.ts';
-import { withTransaction } from '../db/transaction.ts';
+import { inOneTrip, withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { kExpression } from '../store/clock.ts';
+import { announceK0, announcedK0, kExpression } from '../store/clock.ts';
 import { setAside } from './dead-letter.ts';
+import { fencesStand, requireNoFence } from './fence.ts';
 import { halve } from './halve.ts';
-import { mergeRows, prepareTargets } from './prepared-target.ts';
-import type { PreparedTarget } from './prepared-target.ts';
+import { lockBuckets } from './lock-buckets.ts';
+import { mergeRows, prepareTargets, readDefaults } from './prepared-target.ts';
+import type { Defaults, PreparedTarget } from './prepared-target.ts';
 import { takeKeys } from './take-keys.ts';
 import { createTurns } from './turns.ts';
 import type { Turn } from './turns.ts';
@@ -28,8 +31,14 @@ import type { Turn } from './turns.ts';
  */
 export const mergeSettings: Readonly<Record<string, string>> = { enable_seqscan: 'off', jit: 'off' };
 
+/** The sessions of a pool whose rows are merged in: a batch is one trip to the server (`inOneTrip`). */
+export const mergeSessions: Pick<PoolOptions, 'settings' | 'pipeline'> = {
+  settings: mergeSettings,
+  pipeline: true,
+};
+
 export interface MergeOptions {
-  /** Sessions with `mergeSettings`. */
+  /** A pool of `mergeSessions`. */
   readonly pool: Pool;
   readonly targets: readonly Target[];
   readonly log: Log;
@@ -40,7 +49,7 @@ export interface MergeOptions {
  * are set aside, and their batch resolves.
  */
 export async function createMerge(options: MergeOptions): Promise<Handle> {
-  const prepared = await prepareTargets(options.pool, options.targets, kExpression('$1'));
+  const prepared = await prepareTargets(options.pool, options.targets, kExpression(announcedK0));
   const nextTurn = createTurns();
   return async (batch) => {
     const turn = nextTurn();
@@ -86,7 +95,7 @@ interface Part {
 async function mergeParts(work: Work, parts: readonly Part[], attempt: 'first' | 'again'): Promise<Part[]> {
   const { pool, log, batch, turn } = work;
   try {
-    await withTransaction(pool, (client) => mergeInTransaction(client, parts, turn));
+    await mergeInOneTrip(pool, parts, turn);
     return [];
   } catch (error) {
     if (verdictOf(error) !== 'halve') throw error;
@@ -114,14 +123,53 @@ async function mergeParts(work: Work, parts: readonly Part[], attempt: 'first' |
   }
 }
 
-async function mergeInTransaction(client: PoolClient, parts: readonly Part[], turn: Turn): Promise<void> {
+/** The parts with the defaults of columns that their rows were written without. */
+type WholePart = Part & { readonly defaults: Defaults };
+
+/**
+ * What `takeKeys` does, and the merges, sent in one go: the statements are executed one after the other all the same, each with a
+ * snapshot of its own. While fences stand, it takes a second trip to see whether they are around these keys.
+ */
+async function mergeInOneTrip(pool: Pool, parts: readonly Part[], turn: Turn): Promise<void> {
+  const whole = await Promise.all(
+    parts.map(async (part) => ({
+      ...part,
+      defaults: await readDefaults(pool, part.prepared.target, part.rows),
+    })),
+  );
   await turn.comes;
-  const k0 = await takeKeys(
+  try {
+    await inOneTrip(pool, (client) => {
+      const locked = whole.map(({ prepared: { target, number }, rows }) =>
+        lockBuckets(client, target, number, rows),
+      );
+      void Promise.all(locked).then(
+        () => turn.end(),
+        () => undefined,
+      );
+      return [
+        ...locked,
+        announceK0(client),
+        requireNoFence(
+          client,
+          whole.map(({ prepared }) => prepared.target),
+        ),
+        ...whole.map(({ prepared, rows, defaults }) => mergeRows(client, prepared, rows, defaults)),
+      ];
+    });
+  } catch (error) {
+    if (sqlState(error) !== fencesStand) throw error;
+    await withTransaction(pool, (client) => mergeBesideFences(client, whole, turn));
+  }
+}
+
+async function mergeBesideFences(client: PoolClient, parts: readonly WholePart[], turn: Turn): Promise<void> {
+  await takeKeys(
     client,
     parts.map(({ prepared: { target, number }, rows }) => ({ target, number, rows })),
   );
   turn.end();
-  for (const { prepared, rows } of parts) await mergeRows(client, prepared, rows, k0);
+  for (const { prepared, rows, defaults } of parts) await mergeRows(client, prepared, rows, defaults);
 }
 
 function inLockOrder(prepared: ReadonlyMap<string, PreparedTarget>, batch: Batch): Part[] {

@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
-import type { Column, Target } from '../change/target.ts';
+import type { Target } from '../change/target.ts';
 import { requireSameIdentity } from '../store/contract.ts';
 import { arrivedParameters, arrivedRows, columnsGained } from './arrived.ts';
 import { mergeSql } from './merge-sql.ts';
@@ -17,7 +17,7 @@ export interface PreparedTarget {
 }
 
 /**
- * @param k the expression of K, which may read the statement's first parameter
+ * @param k the expression of K
  * @param verb names the statement in its session: each k has one of its own
  * @throws EmendError `not_migrated`, and `target_invalid` where it was migrated with another key, period, end or order
  */
@@ -34,7 +34,7 @@ export async function prepareTargets(
       const { number, revision } = migrated.get(target.name)!;
       const name = `emend ${verb} ${target.name} ${revision}`;
       // law 9: the only cast between the log and the store
-      const sql = mergeSql(target, { arrived: arrivedRows(target, 2), k, revision });
+      const sql = mergeSql(target, { arrived: arrivedRows(target), k, revision });
       return [target.name, { target, number, revision, name, sql }];
     }),
   );
@@ -59,23 +59,23 @@ export async function mergeRows(
   client: ClientBase,
   { target, name, sql }: PreparedTarget,
   rows: LogRows,
-  kParameter: string,
+  defaults: Defaults,
 ): Promise<void> {
-  const defaults = await readDefaults(client, columnsGained(target, rows));
-  await client.query({
-    name,
-    text: sql,
-    values: [kParameter, ...arrivedParameters(target, rows, defaults)],
-  });
+  await client.query({ name, text: sql, values: arrivedParameters(target, rows, defaults) });
 }
 
-/** What the store gives to a row that knows nothing of a column; asked only when there are such columns. */
-async function readDefaults(
-  client: ClientBase,
-  columns: readonly Column[],
-): Promise<ReadonlyMap<string, string | null>> {
+/** Texts of columns that some rows were written without. */
+export type Defaults = ReadonlyMap<string, string | null>;
+
+/** What the store gives to rows that know nothing of a column; asked only when there are such columns. */
+export async function readDefaults(
+  client: Pool | ClientBase,
+  target: Target,
+  rows: LogRows,
+): Promise<Defaults> {
+  const columns = columnsGained(target, rows);
   if (columns.length === 0) return new Map();
   const defaults = columns.map(({ defaultSql }, index) => `(${defaultSql})::text as c${index}`);
-  const { rows } = await client.query<Record<string, string | null>>(`select ${defaults.join(', ')}`);
-  return new Map(columns.map(({ name }, index) => [name, rows[0]?.[`c${index}`] ?? null]));
+  const { rows: texts } = await client.query<Record<string, string | null>>(`select ${defaults.join(', ')}`);
+  return new Map(columns.map(({ name }, index) => [name, texts[0]?.[`c${index}`] ?? null]));
 }

@@ -11,6 +11,7 @@ interface OpenOptions {
   readonly role: string;
   readonly max?: number;
   readonly statementTimeoutMs?: number;
+  readonly pipeline?: boolean;
   readonly settings?: Readonly<Record<string, string>>;
 }
 

@@ -6,7 +6,7 @@ import type { Target } from '../change/target.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { withClient, withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { createMerge, mergeSettings } from '../merge/merge.ts';
+import { createMerge, mergeSessions } from '../merge/merge.ts';
 import { ownObject } from '../store/names.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import { openStore } from './connections.ts';
@@ -234,7 +234,7 @@ async function readReasons(store: Pool, ids: readonly string[]): Promise<Tried[]
 }
 
 async function withStore<T>(config: ResolvedConfig, body: (store: Pool) => Promise<T>): Promise<T> {
-  const store = await openStore(config, { role: 'dead letters', max: 2, settings: mergeSettings });
+  const store = await openStore(config, { role: 'dead letters', max: 2, ...mergeSessions });
   try {
     await requireInstall(store);
     return await body(store);

@@ -19,7 +19,7 @@ import { publicationName, slotName } from '../capture/names.ts';
 import type { LogRows } from '../change/batch.ts';
 import type { Handle, HandleQueued } from '../change/ports.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
-import { mergeSettings } from '../merge/merge.ts';
+import { mergeSessions, mergeSettings } from '../merge/merge.ts';
 import { openQueue } from '../queue/queue.ts';
 import type { Tuning } from '../queue/tuning.ts';
 import { startClock } from '../store/clock.ts';
@@ -89,7 +89,7 @@ async function startStages(
 ): Promise<() => Promise<never>> {
   const role = roles.join('+');
   const max = config.merge.concurrency + spareConnections;
-  const store = await openStore(config, { role, max, statementTimeoutMs, settings: mergeSettings });
+  const store = await openStore(config, { role, max, statementTimeoutMs, ...mergeSessions });
   shutdown.push({ name: 'store', limitMs: 300, end: () => store.end() });
   const install = await requireInstall(store);
 

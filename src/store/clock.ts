@@ -15,6 +15,9 @@ import type { Log } from '../change/ports.ts';
 /** Announced K0s have this in the highest byte of their lock key, to be told from other users of advisory locks. */
 const announcement = 69n << 56n; // 'E'
 
+/** SQL: the K0 that this transaction has announced. */
+export const announcedK0 = `current_setting('emend.k0')`;
+
 /**
  * Announces K0 and returns it, as text. Call it once the locks of all keys are held, and before the statement that takes K.
  *
@@ -25,7 +28,7 @@ export async function announceK0(client: ClientBase): Promise<{ k0: string; fenc
     name: 'emend announce k0',
     text: `
       with clock as materialized (select clock_timestamp() as now)
-      select now::text as k0, pg_advisory_xact_lock_shared(${announcement} + (extract(epoch from now) * 1000000)::bigint),
+      select now::text as k0, set_config('emend.k0', now::text, true), pg_advisory_xact_lock_shared(${announcement} + (extract(epoch from now) * 1000000)::bigint),
         (select string_agg(distinct f.target, ',') from emend.fence_of f) as fenced
       from clock`,
   });
@@ -36,7 +39,7 @@ export async function announceK0(client: ClientBase): Promise<{ k0: string; fenc
 /**
  * The expression of K in a merge statement: above K0, above the horizon, and above every K that is visible under the locks.
  *
- * @param k0 the parameter that holds K0, such as `$1`
+ * @param k0 SQL: `announcedK0`, or the parameter that holds K0
  */
 export function kExpression(k0: string): string {
   return `greatest(

@@ -1,7 +1,7 @@
 /** Faults of merging that users of other systems met, and that no other file is about: docs/faults.md. */
 import { expect, onTestFinished, test } from 'vitest';
 import { createPool } from '../../src/db/pool.ts';
-import { createMerge, mergeSettings } from '../../src/merge/merge.ts';
+import { createMerge, mergeSessions } from '../../src/merge/merge.ts';
 import { createDatabases } from '../support/databases.ts';
 import { eventually } from '../support/eventually.ts';
 import { batchOf, createStore, logRows, noAbort, silentLog } from '../support/store.ts';
@@ -43,7 +43,8 @@ test.each([
     const pool = createPool({
       url: store.url,
       applicationName: 'emend worker',
-      settings: { ...mergeSettings, ...settings },
+      ...mergeSessions,
+      settings: { ...mergeSessions.settings, ...settings },
     });
     const other = await store.pool.connect();
     onTestFinished(async () => {

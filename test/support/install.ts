@@ -6,7 +6,7 @@ import type { ResolvedConfig } from '../../src/config/resolved-config.ts';
 import type { Target } from '../../src/change/target.ts';
 import { createPool } from '../../src/db/pool.ts';
 import { withClient } from '../../src/db/transaction.ts';
-import { mergeSettings } from '../../src/merge/merge.ts';
+import { mergeSessions } from '../../src/merge/merge.ts';
 import { createLogger } from '../../src/observe/logger.ts';
 import { migrate } from '../../src/pipeline/migrate.ts';
 import { startPipeline } from '../../src/pipeline/pipeline.ts';
@@ -70,7 +70,7 @@ export async function createInstall(name: string, options: InstallOptions): Prom
   const store = createPool({
     url: databases.storeUrl,
     applicationName: 'emend test',
-    settings: mergeSettings,
+    ...mergeSessions,
   });
   const running: Pipeline[] = [];
   afterAll(async () => {

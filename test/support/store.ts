@@ -6,7 +6,7 @@ import { statedColumns } from '../../src/change/target.ts';
 import type { Target } from '../../src/change/target.ts';
 import type { TargetDeclaration } from '../../src/config/target-declaration.ts';
 import { withClient } from '../../src/db/transaction.ts';
-import { createMerge, mergeSettings } from '../../src/merge/merge.ts';
+import { createMerge, mergeSessions } from '../../src/merge/merge.ts';
 import { resolveTargets } from '../../src/store/resolve-targets.ts';
 import { planStore } from '../../src/store/store.ts';
 import type { Pool } from 'pg';
@@ -30,7 +30,7 @@ export async function createStore(
     url,
     applicationName: 'emend test',
     max: options.connections ?? 4,
-    settings: mergeSettings,
+    ...mergeSessions,
   });
   await pool.query(ddl);
   await pool.query('create schema if not exists emend');

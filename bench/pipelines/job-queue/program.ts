@@ -1,7 +1,7 @@
 import { Logger, run } from 'graphile-worker';
 import { createPool } from '../../../src/db/pool.ts';
 import { withClient } from '../../../src/db/transaction.ts';
-import { createMerge, mergeSettings } from '../../../src/merge/merge.ts';
+import { createMerge, mergeSessions } from '../../../src/merge/merge.ts';
 import { startClock } from '../../../src/store/clock.ts';
 import { resolveTargets } from '../../../src/store/resolve-targets.ts';
 import { factsLayout } from '../../data/payment-facts.ts';
@@ -12,7 +12,7 @@ const { SOURCE_URL = '', STORE_URL = '', TARGET = '' } = process.env;
 const jobsAtATime = 2;
 
 const source = createPool({ url: SOURCE_URL, applicationName: 'bench job queue' });
-const store = createPool({ url: STORE_URL, applicationName: 'bench job queue', settings: mergeSettings });
+const store = createPool({ url: STORE_URL, applicationName: 'bench job queue', ...mergeSessions });
 const { declaration } = factsLayout({ rows: 0, historyPerRow: 0 });
 const targets = await withClient(store, (client) => resolveTargets(client, [declaration]));
 const merge = await createMerge({ pool: store, targets, log: silentLog });
