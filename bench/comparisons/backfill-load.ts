@@ -9,7 +9,6 @@ import { backfillLoad, copyAndReplicate } from '../pipelines/backfill-load.ts';
 import { openEmendInstall } from '../pipelines/emend-install.ts';
 import type { EmendInstall, Running } from '../pipelines/emend-install.ts';
 import { latenciesOf, writePaced } from '../pipelines/latencies.ts';
-import { untilCaughtUp } from '../pipelines/writer.ts';
 
 const emend = 'emend backfill load, until it is staged';
 const native = 'COPY, and logical replication of PostgreSQL';
@@ -22,7 +21,7 @@ export const backfillLoading: Comparison = {
     const rows = quick ? 500 : 1_000_000;
     return measure(servers, {
       warmUp: quick ? 0 : 1,
-      rounds: quick ? 2 : 5,
+      rounds: quick ? 1 : 5,
       contestants: [backfillLoad(emend, stream), copyAndReplicate(native, stream)],
       work: (round) => ({ first: round * rows + 1, last: (round + 1) * rows, perTransaction: rows }),
     });
@@ -56,10 +55,8 @@ export const backfillLive: Comparison = {
       // numbers of live rows: below those of backfills, which are below zero
       let next = 1;
       for (let round = 0; round < (quick ? 1 : 3); round += 1) {
-        const reader = await install.start('reader');
-        const worker = await install.start('worker');
+        const running = await install.startBoth();
         try {
-          await untilCaughtUp(install.source.pool);
           const backfill = await load(install, `b-${round}`, rows);
           const before = await sizesOf(install.store.pool);
           const ends = await promoteMeanwhile(install, backfill, next);
@@ -69,13 +66,12 @@ export const backfillLive: Comparison = {
           found[p99]!.push(quantile(latencies, 0.99));
           found[worst]!.push(Math.max(...latencies));
           found[took]!.push(ends.tookMs);
-          found[memory]!.push(peakMegabytes(worker));
+          found[memory]!.push(peakMegabytes(running.worker));
           found[size]!.push((after.kept - before.kept) / (rows + latencies.length));
           found[diff]!.push(before.diff / rows / (round + 1));
           await expectPromoted(install.store.pool, backfill, rows);
         } finally {
-          await reader.stop();
-          await worker.stop();
+          await running.stop();
         }
       }
     } finally {

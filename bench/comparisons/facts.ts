@@ -16,7 +16,7 @@ const native = 'logical replication of PostgreSQL';
 const decoding = 'decoding alone, rows counted and dropped';
 const tutorial = 'a job and a statement a row (BullMQ)';
 const queue = 'a queue in the source (graphile-worker), merged as emend does';
-const withDebezium = 'Debezium, batched upserts by JDBC';
+const withDebezium = 'Debezium, batched upserts written by hand';
 
 /** One row in so many rows of a turn is enough for the slowest. */
 const tutorialOneIn = 20;
@@ -39,10 +39,10 @@ function contestantsOf(mix: Mix, { quick, rows }: { quick: boolean; rows: number
   ];
 }
 
-/** Half a minute a contestant and round at most, for the slower of them. */
-function sizesOf({ quick }: Size) {
+/** Half a minute a contestant and round at most, for the slower of them. One quick run shows that programs wake up again. */
+function sizesOf({ quick }: Size, mix: Mix) {
   return quick
-    ? { quick, rows: 500, perTransaction: 50, warmUp: 1, rounds: 2 }
+    ? { quick, rows: 500, perTransaction: 50, warmUp: 0, rounds: mix === 'half' ? 2 : 1 }
     : { quick, rows: 200_000, perTransaction: 1_000, warmUp: 1, rounds: 5 };
 }
 
@@ -51,7 +51,7 @@ function facts(name: string, title: string, mix: Mix): Comparison {
     name,
     title,
     measure: (servers, size) => {
-      const { rows, perTransaction, ...rounds } = sizesOf(size);
+      const { rows, perTransaction, ...rounds } = sizesOf(size, mix);
       return measure(servers, {
         ...rounds,
         contestants: contestantsOf(mix, { quick: rounds.quick, rows }),
@@ -64,7 +64,8 @@ function facts(name: string, title: string, mix: Mix): Comparison {
       { of: emend, to: decoding },
       { of: emend, to: queue },
       { of: emend, to: tutorial, atMost: 1 / 8 },
-      { of: emend, to: withDebezium, atMost: 1 / 3, mayLack: true },
+      // the bound is of its JDBC sink connector, which these hand-written batches stand in for: told, and not held against it
+      { of: emend, to: withDebezium, mayLack: true },
       { of: `${emend}: CPU of the reader`, atMost: 8, mayLack: true },
     ],
   };
@@ -72,13 +73,13 @@ function facts(name: string, title: string, mix: Mix): Comparison {
 
 export const factsInserts = facts(
   'facts-inserts',
-  'Facts end to end, 1,000,000 rows of new keys in transactions of 1,000',
+  'Facts end to end, 200,000 rows of new keys in transactions of 1,000',
   'inserts',
 );
 
 export const factsHalf = facts(
   'facts-half',
-  'Facts end to end, 1,000,000 rows in transactions of 1,000, every other one restates a key',
+  'Facts end to end, 200,000 rows in transactions of 1,000, every other one restates a key',
   'half',
 );
 

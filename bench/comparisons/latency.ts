@@ -3,14 +3,11 @@ import { join } from 'node:path';
 import { paymentStream } from '../data/stream.ts';
 import type { Comparison } from '../harness/comparison.ts';
 import type { Measured } from '../harness/measure.ts';
-import type { BenchServers } from '../harness/servers.ts';
 import { quantile } from '../harness/statistics.ts';
-import { openEmendInstall } from '../pipelines/emend-install.ts';
-import type { EmendInstall } from '../pipelines/emend-install.ts';
+import { openWrittenInstall } from '../pipelines/emend-install.ts';
+import type { WrittenInstall } from '../pipelines/emend-install.ts';
 import { rowsMerged, untilMerged } from '../pipelines/emend.ts';
 import { latenciesOf, writePaced } from '../pipelines/latencies.ts';
-import { createWriter, insertInto, untilCaughtUp } from '../pipelines/writer.ts';
-import type { Write } from '../pipelines/writer.ts';
 
 const stream = paymentStream('inserts', 0);
 const idle = 'nothing else to do, 100 rows a second';
@@ -18,6 +15,8 @@ const half = 'half of the greatest rate';
 const backfill = 'a backfill runs meanwhile, 100 rows a second';
 
 interface Sizes {
+  /** Not counted. */
+  readonly warmUp: number;
   readonly rounds: number;
   readonly seconds: number;
   /** Rows at full speed, in transactions as those of half the speed: that finds what the half is. */
@@ -27,17 +26,24 @@ interface Sizes {
 }
 
 const full: Sizes = {
+  warmUp: 1,
   rounds: 3,
   seconds: 15,
   burstRows: 100_000,
   perTransaction: 100,
   backfillRows: 200_000,
 };
-const quick: Sizes = { rounds: 1, seconds: 1, burstRows: 500, perTransaction: 10, backfillRows: 200 };
+const quick: Sizes = {
+  warmUp: 0,
+  rounds: 1,
+  seconds: 1,
+  burstRows: 500,
+  perTransaction: 10,
+  backfillRows: 200,
+};
 
 /** What has been written so far, of which all rounds know. */
-interface Bench extends EmendInstall {
-  readonly write: Write;
+interface Bench extends WrittenInstall {
   next: number;
 }
 
@@ -46,9 +52,7 @@ export const latency: Comparison = {
   title: 'From commit in the source to visible in the store, facts of new keys',
   measure: async (servers, size) => {
     const sizes = size.quick ? quick : full;
-    const bench = await openBench(servers);
-    const reader = await bench.start('reader');
-    const worker = await bench.start('worker');
+    const bench: Bench = { ...(await openWrittenInstall(servers, stream)), next: 1 };
     const found = new Map<string, number[]>();
     const note = (name: string, latencies: readonly number[]): void => {
       for (const [label, share] of [
@@ -61,10 +65,9 @@ export const latency: Comparison = {
         ]);
     };
     try {
-      await untilCaughtUp(bench.source.pool);
+      await bench.startBoth();
       const forSeconds = (elapsedMs: number) => elapsedMs < sizes.seconds * 1_000;
-      // the first round is for warming up
-      for (let round = -1; round < sizes.rounds; round += 1) {
+      for (let round = 0; round < sizes.warmUp + sizes.rounds; round += 1) {
         const alone = await paced(bench, 1, 100, forSeconds);
         const rowsPerSecond = await burst(bench, sizes);
         const busy = await paced(
@@ -74,14 +77,12 @@ export const latency: Comparison = {
           forSeconds,
         );
         const during = await duringBackfill(bench, sizes.backfillRows, round);
-        if (round < 0) continue;
+        if (round < sizes.warmUp) continue;
         note(idle, alone);
         note(half, busy);
         note(backfill, during);
       }
     } finally {
-      await reader.stop();
-      await worker.stop();
       await bench.close();
     }
     return [...found].map(([contestant, rounds]): Measured => ({ contestant, unit: 'ms', rounds }));
@@ -93,12 +94,6 @@ export const latency: Comparison = {
     { of: `${backfill}, p99`, atMost: 150 },
   ],
 };
-
-async function openBench(servers: BenchServers): Promise<Bench> {
-  const install = await openEmendInstall(servers, stream);
-  const write = await createWriter(install.source.pool, stream, insertInto('corrections.payments', stream));
-  return { ...install, write, next: 1 };
-}
 
 /** Latencies of rows that are written at a pace. */
 async function paced(
@@ -127,7 +122,7 @@ async function burst(bench: Bench, { burstRows, perTransaction }: Sizes): Promis
 
 /** Live corrections from the first row of a backfill to its promotion. */
 async function duringBackfill(bench: Bench, rows: number, round: number): Promise<number[]> {
-  const name = `restate-${round + 1}`;
+  const name = `restate-${round}`;
   const file = join(bench.cli.dir, `${name}.sql`);
   writeFileSync(file, backfillFile(rows, round));
   let runs = true;
@@ -145,7 +140,7 @@ function backfillFile(rows: number, round: number): string {
 -- reason: a bench of what goes on meanwhile
 -- logic-version: bench
 -- on: source
-select 'backfill-${round + 1}-' || n as payment_id, date '2026-01-01' as paid_on, -1 as amount
+select 'backfill-${round}-' || n as payment_id, date '2026-01-01' as paid_on, -1 as amount
 from generate_series(1, ${rows}) n
 `;
 }

@@ -3,9 +3,8 @@ import type { Stream, Writing } from '../data/stream.ts';
 import type { Comparison } from '../harness/comparison.ts';
 import type { Contestant } from '../harness/contestant.ts';
 import { measure } from '../harness/measure.ts';
-import { openEmendInstall } from '../pipelines/emend-install.ts';
+import { openWrittenInstall } from '../pipelines/emend-install.ts';
 import { untilMerged } from '../pipelines/emend.ts';
-import { createWriter, insertInto, untilCaughtUp } from '../pipelines/writer.ts';
 
 const young = 'sweep, a young log';
 const old = 'sweep, a log of ten times as many rows';
@@ -18,7 +17,7 @@ export const logAge: Comparison = {
     const rows = quick ? 100 : 50_000;
     const stream = paymentStream('inserts', 0);
     return measure(servers, {
-      warmUp: 1,
+      warmUp: quick ? 0 : 1,
       rounds: quick ? 1 : 5,
       contestants: [
         sweeping(young, stream, { rowsBefore: rows, sweeps: quick ? 1 : 10 }),
@@ -39,24 +38,16 @@ function sweeping(
   return {
     name,
     open: async (servers) => {
-      const install = await openEmendInstall(servers, stream);
-      const { source, store } = install;
-      const write = await createWriter(
-        source.pool,
-        stream,
-        insertInto(`corrections.${stream.target}`, stream),
-      );
+      const install = await openWrittenInstall(servers, stream);
+      const { pool } = install.store;
       let last = 0;
       const bring = async (rows: number): Promise<void> => {
         const writing: Writing = { first: last + 1, last: last + rows, perTransaction: 1_000 };
         last += rows;
-        const reader = await install.start('reader');
-        const worker = await install.start('worker');
-        await untilCaughtUp(source.pool);
-        await write(writing);
-        await untilMerged(store.pool, last);
-        await worker.stop();
-        await reader.stop();
+        const running = await install.startBoth();
+        await install.write(writing);
+        await untilMerged(pool, last);
+        await running.stop();
       };
       await bring(rowsBefore);
       return {
@@ -74,7 +65,7 @@ function sweeping(
             },
           };
         },
-        verify: () => stream.check(store.pool, last),
+        verify: () => stream.check(pool, last),
         close: () => install.close(),
       };
     },

@@ -23,8 +23,8 @@ export const timelines: Comparison = {
     const prices = priceStream(keys);
     const rows = quick ? 500 : 100_000;
     return measure(servers, {
-      warmUp: 1,
-      rounds: quick ? 2 : 5,
+      warmUp: quick ? 0 : 1,
+      rounds: quick ? 1 : 5,
       contestants: [
         emendPipeline(timeline, prices),
         emendPipeline(facts, paymentStream('restated', quick ? 1_000 : restatedRows)),

@@ -29,9 +29,7 @@ export function backfillLoad(name: string, stream: Stream): Contestant<Writing> 
           const [backfill, file] = [`b-${writing.first}`, fileOf(writing)];
           await writeCsv(source.pool, file, selectOf(stream, writing));
           await checkpoint(source.pool, store.pool);
-          const reader = await install.start('reader');
-          const worker = await install.start('worker');
-          await untilCaughtUp(source.pool);
+          const running = await install.startBoth();
           const reached = (state: string): Promise<void> =>
             untilFound(
               store.pool,
@@ -50,8 +48,7 @@ export function backfillLoad(name: string, stream: Stream): Contestant<Writing> 
               await reached('checked');
               await expectStaged(store.pool, stream, writing);
               await cli.expect(['backfill', 'abandon', backfill, '--reason', 'bench']);
-              await reader.stop();
-              await worker.stop();
+              await running.stop();
               rmSync(file);
             },
           };

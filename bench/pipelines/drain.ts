@@ -1,8 +1,8 @@
 import type { Stream, Writing } from '../data/stream.ts';
 import type { Contestant } from '../harness/contestant.ts';
-import { openEmendInstall } from './emend-install.ts';
+import { openWrittenInstall } from './emend-install.ts';
 import { untilMerged } from './emend.ts';
-import { checkpoint, createWriter, insertInto, untilCaughtUp } from './writer.ts';
+import { checkpoint, untilCaughtUp } from './writer.ts';
 
 /**
  * emend's workers alone: all is on the queue before they are started. Timed from the first merge to the last one, by the store's
@@ -12,13 +12,8 @@ export function drain(name: string, stream: Stream, workers: number): Contestant
   return {
     name,
     open: async (servers) => {
-      const install = await openEmendInstall(servers, stream, 'merge: { concurrency: 1 },');
+      const install = await openWrittenInstall(servers, stream, 'merge: { concurrency: 1 },');
       const { source, store } = install;
-      const write = await createWriter(
-        source.pool,
-        stream,
-        insertInto(`corrections.${stream.target}`, stream),
-      );
       let last = 0;
       return {
         prepare: async (writing) => {
@@ -27,7 +22,7 @@ export function drain(name: string, stream: Stream, workers: number): Contestant
           const reader = await install.start('reader');
           await untilCaughtUp(source.pool);
           const before = reader.cpuMicroseconds();
-          await write(writing);
+          await install.write(writing);
           await untilCaughtUp(source.pool);
           const used = (reader.cpuMicroseconds() ?? NaN) - (before ?? NaN);
           await reader.stop();

@@ -7,16 +7,32 @@ import { createBuiltCli } from '../../test/faults/built-cli.ts';
 import type { BuiltCli } from '../../test/faults/built-cli.ts';
 import type { Stream } from '../data/stream.ts';
 import type { BenchServers } from '../harness/servers.ts';
-import { openPlace } from './writer.ts';
-import type { Place } from './writer.ts';
+import { createWriter, insertInto, openPlace, untilCaughtUp } from './writer.ts';
+import type { Place, Write } from './writer.ts';
 
 /** emend as it is shipped: migrated by its command line, run as processes of their own with the default settings. */
 export interface EmendInstall {
   readonly cli: BuiltCli;
   readonly source: Place;
   readonly store: Place;
-  readonly start: (role: 'reader' | 'worker') => Promise<Running>;
+  readonly start: (role: Role) => Promise<Running>;
+  /** One of each, once the reader has come to the end of the log. */
+  readonly startBoth: () => Promise<Both>;
+  /** Ends what still runs. */
   readonly close: () => Promise<void>;
+}
+
+/** An install, and what writes the rows of a stream into its log. */
+export interface WrittenInstall extends EmendInstall {
+  readonly write: Write;
+}
+
+type Role = 'reader' | 'worker';
+
+export interface Both {
+  readonly reader: Running;
+  readonly worker: Running;
+  readonly stop: () => Promise<void>;
 }
 
 export interface Running {
@@ -47,17 +63,40 @@ export async function openEmendInstall(
   if (stream.base !== undefined) await store.pool.query(stream.base);
   await cli.expect(['migrate', ...(stream.base === undefined ? [] : ['--adopt', stream.target])]);
   await store.pool.query('vacuum (analyze)');
+  const started: Running[] = [];
+  const start = async (role: Role): Promise<Running> => {
+    const running = await startProcess(cli, role);
+    started.push(running);
+    return running;
+  };
   return {
     cli,
     source,
     store,
-    start: (role) => startProcess(cli, role),
+    start,
+    startBoth: async () => {
+      const [reader, worker] = await Promise.all([start('reader'), start('worker')]);
+      await untilCaughtUp(source.pool);
+      return { reader, worker, stop: () => stopAll([reader, worker]) };
+    },
     close: async () => {
+      await stopAll(started);
       await source.close();
       await store.close();
       cli.remove();
     },
   };
+}
+
+/** @param settings as of `openEmendInstall` */
+export async function openWrittenInstall(
+  servers: BenchServers,
+  stream: Stream,
+  settings?: string,
+): Promise<WrittenInstall> {
+  const install = await openEmendInstall(servers, stream, settings);
+  const log = insertInto(`corrections.${stream.target}`, stream);
+  return { ...install, write: await createWriter(install.source.pool, stream, log) };
 }
 
 /** `EMEND_BENCH_PROFILE=<folder>`: each process leaves a CPU profile there. */
@@ -66,7 +105,7 @@ function profiling(): string[] {
   return dir === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${dir}`];
 }
 
-async function startProcess(cli: BuiltCli, role: 'reader' | 'worker'): Promise<Running> {
+async function startProcess(cli: BuiltCli, role: Role): Promise<Running> {
   const child = spawn(process.execPath, [...profiling(), program, role], {
     cwd: cli.dir,
     env: cli.env,
@@ -92,6 +131,10 @@ async function startProcess(cli: BuiltCli, role: 'reader' | 'worker'): Promise<R
       await exited;
     },
   };
+}
+
+async function stopAll(running: readonly Running[]): Promise<void> {
+  await Promise.all(running.map((one) => one.stop()));
 }
 
 /** The kernel counts in ticks of 10 ms (proc(5): utime and stime of /proc/pid/stat). */

@@ -1,7 +1,7 @@
 import type { Stream, Writing } from '../data/stream.ts';
 import type { Contestant } from '../harness/contestant.ts';
-import { openEmendInstall } from './emend-install.ts';
-import { checkpoint, createWriter, insertInto, untilCaughtUp, untilFound } from './writer.ts';
+import { openWrittenInstall } from './emend-install.ts';
+import { checkpoint, untilFound } from './writer.ts';
 
 /**
  * emend end to end: reader and worker as processes of their own, with ledger and history, through Redis. They are started for
@@ -11,37 +11,27 @@ export function emendPipeline(name: string, stream: Stream): Contestant<Writing>
   return {
     name,
     open: async (servers) => {
-      const install = await openEmendInstall(servers, stream);
+      const install = await openWrittenInstall(servers, stream);
       const { source, store } = install;
-      const write = await createWriter(
-        source.pool,
-        stream,
-        insertInto(`corrections.${stream.target}`, stream),
-      );
       let last = 0;
       return {
         prepare: async (writing) => {
           last = writing.last;
           await checkpoint(source.pool, store.pool);
-          const reader = await install.start('reader');
-          const worker = await install.start('worker');
-          await untilCaughtUp(source.pool);
+          const { reader, worker, stop } = await install.startBoth();
           const rows = writing.last - writing.first + 1;
           const used: Record<string, number> = {};
           return {
             rows,
             run: async () => {
               const before = { reader: reader.cpuMicroseconds(), worker: worker.cpuMicroseconds() };
-              await write(writing);
+              await install.write(writing);
               await untilMerged(store.pool, writing.last);
               note(`${name}: CPU of the reader`, before.reader, reader.cpuMicroseconds());
               note(`${name}: CPU of the worker`, before.worker, worker.cpuMicroseconds());
             },
             more: () => used,
-            rest: async () => {
-              await reader.stop();
-              await worker.stop();
-            },
+            rest: stop,
           };
 
           function note(what: string, from: number | undefined, to: number | undefined): void {

@@ -10,7 +10,10 @@ import type { Backfill } from './state.ts';
 /** By how much the share of nulls in a column may rise. */
 const nullShareRise = 0.1;
 
-const numeric = /^(smallint|integer|bigint|numeric|real|double precision)$/;
+/** Whether it has a sum. */
+export function isNumeric({ baseType }: Column): boolean {
+  return /^(smallint|integer|bigint|numeric|real|double precision)$/.test(baseType);
+}
 
 /** What the answers would become, by the diff (`diff.ts`), which is read once for all columns. */
 export async function checkChanges(
@@ -45,11 +48,12 @@ export async function checkChanges(
 }
 
 /** Share of nulls and sum of one column, before and after, as texts; the sum of one that is no number is null. */
-function ofColumn({ name, baseType }: Column, place: number): string {
+function ofColumn(column: Column, place: number): string {
+  const { name } = column;
   const figures = (side: 'old' | 'new', when: string): string => {
     const value = `(c.${side} ->> ${literal(name)})`;
     const nulls = `count(*) filter (where c.${side} is not null and ${value} is null)`;
-    const sum = numeric.test(baseType) ? `coalesce(sum(${value}::numeric), 0)::text` : 'null::text';
+    const sum = isNumeric(column) ? `coalesce(sum(${value}::numeric), 0)::text` : 'null::text';
     return `round(${nulls}::numeric / greatest(count(c.${side}), 1), 3)::text as nulls_${when}_${place}, ${sum} as sum_${when}_${place}`;
   };
   return `${figures('old', 'before')}, ${figures('new', 'after')}`;

@@ -3,6 +3,7 @@ import { verdictOf } from '../db/sqlstate.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { ownObject } from '../store/names.ts';
 import { checkChanges } from './check-changes.ts';
+import { checkMonths } from './check-months.ts';
 import { checkResult } from './check-result.ts';
 import { checkStaged } from './check-staged.ts';
 import { checkAgainstToday } from './check-today.ts';
@@ -62,6 +63,7 @@ export async function checkInput(
     findings.push(...(await checkAgainstToday(client, backfill, part.target)));
     await writeDiff(client, backfill.name, part);
     findings.push(...(await checkChanges(client, backfill, part.target)));
+    findings.push(...(await checkMonths(client, backfill, part.target)));
   }
   return findings;
 }

@@ -94,7 +94,7 @@ export function describeChecks(name: string, state: string, checks: readonly Bac
 }
 
 function checkTable(checks: readonly BackfillCheck[]): string {
-  return formatTable(
+  const table = formatTable(
     ['check', 'target', 'figure', 'threshold', 'verdict'],
     checks.map(({ name, target, figure, threshold, verdict, accepted }) => [
       name,
@@ -104,6 +104,34 @@ function checkTable(checks: readonly BackfillCheck[]): string {
       accepted === null ? verdict : `${verdict}, accepted: ${accepted}`,
     ]),
   );
+  return [table, ...describeMonths(checks)].join('\n');
+}
+
+/** More of them are in the details of `emend.backfill_check`. */
+const shownMonths = 24;
+
+function describeMonths(checks: readonly BackfillCheck[]): string[] {
+  const months = checks.flatMap(({ target, months: found = [] }) =>
+    found.map((month) => ({ target, ...month })),
+  );
+  if (months.length === 0) return [];
+  const table = formatTable(
+    ['target', 'month', 'parts', 'sums'],
+    months.slice(0, shownMonths).map(({ target, month, rows, sums }) => [
+      target,
+      month ?? 'no start',
+      rows.join(' -> '),
+      Object.entries(sums)
+        .map(([column, [before, after]]) => `${column} ${before ?? 0} -> ${after ?? 0}`)
+        .join(', '),
+    ]),
+  );
+  const more = months.length - shownMonths;
+  return [
+    '',
+    table,
+    ...(more > 0 ? [`and ${more} more: emend.backfill_check, details of changes_by_month`] : []),
+  ];
 }
 
 export function describeRun({

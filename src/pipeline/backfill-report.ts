@@ -1,5 +1,6 @@
 /** What source and store know of backfills: the state as it was asked for, and as far as the store has come. */
 import type { Pool } from 'pg';
+import type { ChangedMonth } from '../backfill/check-months.ts';
 import type { BackfillState, Wait } from '../backfill/state.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { EmendError } from '../errors.ts';
@@ -38,6 +39,8 @@ export interface BackfillCheck {
   readonly verdict: 'pass' | 'fail' | 'note';
   /** Why it may fail. */
   readonly accepted: string | null;
+  /** Of `changes_by_month`. */
+  readonly months?: readonly ChangedMonth[];
 }
 
 export interface BackfillReport extends ListedBackfill {
@@ -205,14 +208,16 @@ async function readEvents(store: Pool, name: string): Promise<BackfillEvent[]> {
 }
 
 export async function readChecks(store: Pool, name: string): Promise<BackfillCheck[]> {
-  const { rows } = await store.query<BackfillCheck>(
-    `select target, name, figure, threshold, verdict, accepted
+  const { rows } = await store.query<{ found: string }>(
+    `select (jsonb_build_object('target', target, 'name', name, 'figure', figure, 'threshold', threshold,
+         'verdict', verdict, 'accepted', accepted)
+       || case when details ? 'months' then jsonb_build_object('months', details -> 'months') else '{}' end)::text as found
      from emend.backfill_check
      where backfill = $1
      order by array_position(array['fail', 'note', 'pass'], verdict), target, name`,
     [name],
   );
-  return rows;
+  return rows.map(({ found }) => JSON.parse(found) as BackfillCheck);
 }
 
 interface Servers {

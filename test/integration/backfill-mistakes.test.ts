@@ -53,6 +53,7 @@ describe('a batch job that', () => {
   };
   const failing = ({ checks }: BackfillRun) =>
     checks.filter(({ verdict }) => verdict === 'fail').map(({ name, figure }) => `${name} ${figure}`);
+  const monthsOf = (checks: BackfillRun['checks']) => checks.flatMap(({ months = [] }) => months);
   const held = async () =>
     (
       await install.store.query(
@@ -178,6 +179,42 @@ describe('a batch job that', () => {
       `select 1001 as id, timestamptz '2026-05-01 13:00Z' as sold_at, 1 as amount`,
     );
     expect(failing(ran)).toEqual(['rows_against_today 4 -> 1']);
+  });
+
+  it('of facts that moves a month into the next one, which no total shows, is told month by month', async () => {
+    await install.source.query(
+      `insert into corrections.sales (id, sold_at, amount) select 2000 + n, '2026-05-31 23:30Z', 10 from generate_series(1, 2) n`,
+    );
+    await install.wait();
+    const { checks } = await run(
+      '-- target: sales',
+      `select 2000 + n as id, timestamptz '2026-06-01 01:30Z' as sold_at, 10 as amount from generate_series(1, 2) n`,
+    );
+    const figureOf = (wanted: string) => checks.find(({ name }) => name === wanted)?.figure;
+    expect(figureOf('sum:amount')).toBe('20 -> 20');
+    expect(figureOf('changes_by_month')).toBe('2026-05 to 2026-06');
+    expect(monthsOf(checks)).toEqual([
+      { month: '2026-05', rows: [2, 0], sums: { amount: ['20', null] } },
+      { month: '2026-06', rows: [0, 2], sums: { amount: [null, '20'] } },
+    ]);
+  });
+
+  it('prices every month anew is told month by month, also where a period has no start', async () => {
+    await install.source.query(
+      `insert into corrections.fares (route, valid_from, valid_to, price) values ($1, '-infinity', '2026-01-01', 50)`,
+      [route],
+    );
+    await install.wait();
+    const periods = `(values (date '-infinity', date '2026-02-01', 60), ('2026-09-01', '2026-10-01', 120))`;
+    const { checks } = await run(
+      '-- target: fares',
+      `select '${route}' as route, p.* from ${periods} as p (valid_from, valid_to, price)`,
+    );
+    expect(monthsOf(checks)).toEqual([
+      { month: null, rows: [1, 1], sums: { price: ['50', '60'] } },
+      { month: '2026-01', rows: [1, 1], sums: { price: ['100', '60'] } },
+      { month: '2026-09', rows: [1, 1], sums: { price: ['100', '120'] } },
+    ]);
   });
 
   it.each([

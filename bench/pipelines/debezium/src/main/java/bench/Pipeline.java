@@ -18,8 +18,10 @@ import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
- * Debezium's engine with pgoutput, and upserts in batches through JDBC behind it: what its JDBC sink in upsert mode does, without a
- * Kafka in between. A batch of the engine is one transaction; of a key that comes twice in it, the last row counts.
+ * Debezium's engine with pgoutput, and upserts in batches through JDBC behind it: the calls that its JDBC sink connector makes in
+ * upsert mode with a reduction buffer, without the connector, and without a Kafka in between. A batch of the engine, 2,048 rows
+ * at most, is one transaction; of a key that comes twice in it, the last row counts. Tried, and slower: transactions of 500 rows,
+ * which is the connector's default, and batches that the driver does not rewrite. Tried, and no faster: batches of 8,192 rows.
  */
 public final class Pipeline {
   private static final String UPSERT =
