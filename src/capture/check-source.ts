@@ -9,7 +9,8 @@ interface Facts {
   readonly encoding: string;
   readonly role: string;
   readonly mayReplicate: boolean;
-  readonly slotThere: boolean;
+  /** Slots of emend that are not there yet. */
+  readonly slotsToMake: number;
   readonly slotsFree: number;
   readonly sendersFree: number;
 }
@@ -17,9 +18,9 @@ interface Facts {
 /** What keeps a server from being a source, all at once. Run it as the role that the reader will use. */
 export async function checkSource(
   client: Pick<ClientBase, 'query'>,
-  { slot }: { slot: string },
+  { slots }: { slots: readonly string[] },
 ): Promise<Problem[]> {
-  return findings(await readFacts(client, slot));
+  return findings(await readFacts(client, slots));
 }
 
 function findings(facts: Facts): Problem[] {
@@ -51,19 +52,28 @@ function findings(facts: Facts): Problem[] {
       `Run: alter role ${facts.role} with replication (on RDS: grant rds_replication to ${facts.role}).`,
     );
   }
-  if (!facts.slotThere && facts.slotsFree < 1) {
+  if (facts.slotsToMake > facts.slotsFree) {
     report(
-      'every replication slot is taken',
+      facts.slotsFree < 1
+        ? 'every replication slot is taken'
+        : `${facts.slotsFree} replication slots are free, and ${facts.slotsToMake} are needed`,
       'Raise max_replication_slots and restart the server, or drop slots that nobody uses.',
     );
   }
-  if (facts.sendersFree < 1) {
-    report('every replication connection is taken', 'Raise max_wal_senders and restart the server.');
+  // one for a reader that takes over, or for the first one
+  if (facts.sendersFree < Math.max(1, facts.slotsToMake)) {
+    report(
+      facts.sendersFree < 1
+        ? 'every replication connection is taken'
+        : `${facts.sendersFree} replication connections are free, and ${facts.slotsToMake} are needed`,
+      'Raise max_wal_senders and restart the server.',
+    );
   }
   return problems;
 }
 
-async function readFacts(client: Pick<ClientBase, 'query'>, slot: string): Promise<Facts> {
+async function readFacts(client: Pick<ClientBase, 'query'>, slots: readonly string[]): Promise<Facts> {
+  const named = slots.map(literal).join(', ');
   const { rows } = await client.query<{ facts: string }>(
     `select jsonb_build_object(
        'version', current_setting('server_version_num')::int,
@@ -74,7 +84,7 @@ async function readFacts(client: Pick<ClientBase, 'query'>, slot: string): Promi
        'mayReplicate', r.rolsuper or r.rolreplication or exists (
          select from pg_roles granted
          where granted.rolname = 'rds_replication' and pg_has_role(granted.oid, 'member')),
-       'slotThere', exists (select from pg_replication_slots s where s.slot_name = ${literal(slot)}),
+       'slotsToMake', ${slots.length} - (select count(*) from pg_replication_slots s where s.slot_name in (${named})),
        'slotsFree', current_setting('max_replication_slots')::int - (select count(*) from pg_replication_slots),
        'sendersFree', current_setting('max_wal_senders')::int - (select count(*) from pg_stat_replication)
      )::text as facts

@@ -4,14 +4,16 @@ import { EmendError } from '../errors.ts';
 export const logSchema = 'corrections';
 
 /**
- * Slots are cluster-wide, so their names carry the install's id: two installs on one cluster must never share one.
+ * Slots are cluster-wide, so their names carry the install's id: two installs on one cluster must never share one. The first
+ * share has the name that the slot of a single reader has, so that a number of readers may change and the slot goes on.
  */
-export function slotName(installId: string): string {
-  return replicationName(`emend_${installId}`);
+export function slotName(installId: string, share = 1): string {
+  return replicationName(share === 1 ? `emend_${installId}` : `emend_${installId}_${share}`);
 }
 
-export function publicationName(installId: string): string {
-  return replicationName(`emend_${installId}`);
+/** That of its slot. */
+export function publicationName(installId: string, share = 1): string {
+  return slotName(installId, share);
 }
 
 /** Postgres allows more in a publication's name, but `publication_names` is a list inside a text inside a command. */

@@ -11,6 +11,15 @@ interface PublicationPlan {
   readonly publication: string;
   /** Names of log tables in schema `corrections`. */
   readonly targets: readonly string[];
+  /** The part of the transactions that it has; left out: any part is as wanted, and a new one has all. */
+  readonly share?: Share;
+}
+
+/** One of several readers' part of the log: the transactions whose hash leaves `number - 1` when it is divided by `of`. */
+export interface Share {
+  /** From 1 on. */
+  readonly number: number;
+  readonly of: number;
 }
 
 /**
@@ -20,15 +29,19 @@ interface PublicationPlan {
  * are filtered out: they are read from the log when they are staged, so a load never stands in front of live rows. Control
  * tables, whose names begin with an underscore, are published whole.
  *
+ * Where there are several readers, each has a publication of its own and a share of the transactions, by a hash of `_xid`: a
+ * transaction goes whole to one of them (law 7), and each to one and only one. The hash is that of the server itself, which a row
+ * filter may use from 15 on; a remainder of the number alone would not do, since a writer with a savepoint takes two numbers each time.
+ *
  * @throws EmendError `server_unsuitable` for a publication of all tables, which cannot be put right.
  */
 export async function planPublication(
   client: Client,
-  { publication, targets }: PublicationPlan,
+  { publication, targets, share }: PublicationPlan,
 ): Promise<Statement[]> {
   const standing = await readPublication(client, publication);
   const name = ident(replicationName(publication));
-  if (!standing) return targets.length === 0 ? [] : [create(name, targets)];
+  if (!standing) return targets.length === 0 ? [] : [create(name, targets, share ?? whole)];
   if (standing.allTables) throw publishesEverything(publication);
   const statements: Statement[] = [];
   if (!standing.insertsOnly || !standing.viaRoot) {
@@ -37,29 +50,64 @@ export async function planPublication(
       sql: `alter publication ${name} set (${options})`,
     });
   }
-  for (const target of targets) {
-    const filter = standing.filters.get(target);
-    if (filter !== undefined && isAsWanted(target, filter)) continue;
-    if (filter !== undefined) {
-      statements.push({
-        purpose: `publication ${publication}: another row filter for ${target}`,
-        sql: `alter publication ${name} drop table ${qualified(logSchema, target)}`,
-      });
-    }
+  const isThere = (target: string): boolean => standing.filters.has(target);
+  for (const target of targets.filter((each) => !isThere(each))) {
     statements.push({
       purpose: `publication ${publication}: log of ${target}`,
-      sql: `alter publication ${name} add table ${filtered(target)}`,
+      sql: `alter publication ${name} add table ${filtered(target, share ?? whole)}`,
+    });
+  }
+  const other = targets.filter(
+    (target) => isThere(target) && !isAsWanted(target, standing.filters.get(target)!, share),
+  );
+  if (other.length > 0) {
+    statements.push({
+      purpose: `publication ${publication}: another row filter for ${other.join(', ')}`,
+      sql: exchange(name, other, share ?? whole),
     });
   }
   return statements;
 }
 
+const whole: Share = { number: 1, of: 1 };
+
+/**
+ * Waits for whoever writes to the logs: rows of one transaction, some before and some after it, could go to two readers (law 7).
+ * Locks are let go and asked for anew well within `deadlock_timeout`, which is a second: a writer that goes from one log to the
+ * other and meets them waits for a moment, and is never the one whom a deadlock ends.
+ */
+function exchange(name: string, targets: readonly string[], share: Share): string {
+  const logs = targets.map((target) => qualified(logSchema, target)).join(', ');
+  return `do $filter$
+declare
+  given_up_at timestamptz := clock_timestamp() + interval '10 seconds';
+  before text := current_setting('lock_timeout');
+begin
+  loop
+    begin
+      perform set_config('lock_timeout', '400ms', true);
+      lock table ${logs} in share row exclusive mode;
+      exit;
+    exception when lock_not_available then
+      if clock_timestamp() > given_up_at then raise; end if;
+      perform pg_sleep(0.05);
+    end;
+  end loop;
+  perform set_config('lock_timeout', before, true);
+  alter publication ${name} drop table ${logs};
+  alter publication ${name} add table ${targets.map((target) => filtered(target, share)).join(', ')};
+end
+$filter$`;
+}
+
 const options = `publish = 'insert', publish_via_partition_root = true`;
 
-function create(name: string, targets: readonly string[]): Statement {
+function create(name: string, targets: readonly string[], share: Share): Statement {
+  const ofShare = share.of === 1 ? '' : `, share ${share.number} of ${share.of}`;
+  const tables = targets.map((target) => filtered(target, share));
   return {
-    purpose: 'publication of the live rows of all logs',
-    sql: `create publication ${name} for table\n  ${targets.map(filtered).join(',\n  ')}\nwith (${options})`,
+    purpose: `publication of the live rows of all logs${ofShare}`,
+    sql: `create publication ${name} for table\n  ${tables.join(',\n  ')}\nwith (${options})`,
   };
 }
 
@@ -67,15 +115,31 @@ function isControlTable(log: string): boolean {
   return log.startsWith('_');
 }
 
-function filtered(log: string): string {
+function filtered(log: string, share: Share): string {
   const table = qualified(logSchema, log);
-  return isControlTable(log) ? table : `${table} where (_backfill is null)`;
+  return isControlTable(log) ? table : `${table} where (${conditionOf(share)})`;
 }
 
-/** How `pg_get_expr` prints the filter; a list of columns makes it another one. */
-function isAsWanted(log: string, filter: string): boolean {
+/** The last eight bits of the hash: a remainder of a negative number would be negative. */
+function conditionOf({ number, of }: Share): string {
+  const live = '_backfill is null';
+  if (of === 1) return live;
+  return `${live} and (hash_record_extended(row(_xid), 0) & 255) % ${of} = ${number - 1}`;
+}
+
+const anyShare = bare('_backfill is null and (hash_record_extended(row(_xid), 0) & 255) % 0 = 0');
+
+/** A list of columns makes it another one. */
+function isAsWanted(log: string, filter: string, share: Share | undefined): boolean {
   if (isControlTable(log)) return filter === '';
-  return filter.replaceAll(/[()"]/g, '').trim().toLowerCase() === '_backfill is null';
+  const standing = bare(filter);
+  if (share) return standing === bare(conditionOf(share));
+  return standing === bare(conditionOf(whole)) || standing.replaceAll(/(%|=)\d+/g, '$10') === anyShare;
+}
+
+/** Without what `pg_get_expr` prints and we do not write. */
+function bare(filter: string): string {
+  return filter.toLowerCase().replaceAll(/::bigint|[()"\s]/g, '');
 }
 
 interface Standing {
@@ -127,9 +191,12 @@ function publishesEverything(publication: string): EmendError {
 
 /**
  * What the reader checks before every start: PostgreSQL 15 to 17 stop for ever at a missing publication, 18 goes on
- * without its rows.
+ * without its rows. It may have whatever share: while a number of readers changes, those that run go on.
  */
-export async function requirePublication(client: Client, plan: PublicationPlan): Promise<void> {
+export async function requirePublication(
+  client: Client,
+  plan: Omit<PublicationPlan, 'share'>,
+): Promise<void> {
   const missing = await planPublication(client, plan);
   if (missing.length === 0) return;
   throw new EmendError(

@@ -29,8 +29,8 @@ export async function start(options: CommonOptions): Promise<void> {
   await serve(await load(options), ['reader', 'worker']);
 }
 
-export async function reader(options: CommonOptions): Promise<void> {
-  await serve(await load(options), ['reader']);
+export async function reader(options: CommonOptions & { share?: number }): Promise<void> {
+  await serve(await load(options), ['reader'], { share: options.share });
 }
 
 export async function worker(options: CommonOptions): Promise<void> {

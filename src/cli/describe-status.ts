@@ -1,5 +1,5 @@
 import { countOf } from '../observe/count-of.ts';
-import type { SlotStatus } from '../pipeline/slot-status.ts';
+import type { ReaderStatus } from '../pipeline/slot-status.ts';
 import type { QueueStatus, Status } from '../pipeline/status-report.ts';
 import type { SweepStatus } from '../pipeline/sweep-status.ts';
 import { describeWait } from './describe-backfill.ts';
@@ -7,7 +7,7 @@ import { formatTable } from './format-table.ts';
 
 export function describeStatus({
   install,
-  slot,
+  readers,
   queue,
   targets,
   settled,
@@ -17,7 +17,7 @@ export function describeStatus({
 }: Status): string {
   return [
     `install  ${install}`,
-    `slot     ${describeSlot(slot)}`,
+    ...readers.map((reader) => `slot     ${describeSlot(reader)}`),
     `queue    ${describeQueue(queue)}`,
     `settled  ${settled.at} (${settled.lagMs} ms ago)`,
     `sweep    ${describeSweep(sweep)}`,
@@ -50,10 +50,12 @@ function describeBackfills(backfills: Status['backfills']): string[] {
   return [formatTable(['backfill', 'state', ''], rows), ''];
 }
 
-function describeSlot(slot: SlotStatus | null): string {
-  if (!slot) return 'missing';
-  const { name, state, confirmed, lagBytes, retainedBytes, walStatus } = slot;
-  return `${name}, ${state}, confirmed ${confirmed ?? 'nothing'}, ${formatBytes(lagBytes)} behind, ${formatBytes(retainedBytes)} of WAL kept (${walStatus})`;
+function describeSlot({ slot, share }: ReaderStatus): string {
+  const which = share.of === 1 ? '' : `share ${share.number} of ${share.of}, `;
+  if (!slot) return `${which}missing`;
+  const { name, state, connectedFrom, confirmed, lagBytes, retainedBytes, walStatus } = slot;
+  const from = share.of === 1 || connectedFrom === null ? '' : ` from ${connectedFrom}`;
+  return `${which}${name}, ${state}${from}, confirmed ${confirmed ?? 'nothing'}, ${formatBytes(lagBytes)} behind, ${formatBytes(retainedBytes)} of WAL kept (${walStatus})`;
 }
 
 function describeQueue(queue: QueueStatus): string {

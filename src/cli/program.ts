@@ -48,7 +48,13 @@ function createProgram(): Command {
     )
     .action(commands.migrate);
   common(program.command('start'), 'run reader and worker in one process').action(commands.start);
-  common(program.command('reader'), 'stream the logs to the queue').action(commands.reader);
+  common(program.command('reader'), 'stream the logs to the queue')
+    .option(
+      '--share <number>',
+      'only this share, from 1 to capture.readers; all that no other reader has if left out',
+      positiveInteger,
+    )
+    .action(commands.reader);
   common(program.command('worker'), 'merge what is on the queue into the store').action(commands.worker);
   common(program.command('status'), 'how everything is doing, and what to do where it is not well').action(
     commands.status,

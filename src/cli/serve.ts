@@ -6,7 +6,7 @@ import type { PipelineOptions, Role } from '../pipeline/pipeline.ts';
 export async function serve(
   config: ResolvedConfig,
   roles: readonly Role[],
-  options: Pick<PipelineOptions, 'queueTuning' | 'sweepTuning'> = {},
+  options: Pick<PipelineOptions, 'share' | 'queueTuning' | 'sweepTuning'> = {},
 ): Promise<void> {
   const log = createLogger({
     level: process.env['EMEND_LOG_LEVEL'],

@@ -39,6 +39,7 @@ export function checkConfig(input: unknown, env: Env): { config: ResolvedConfig;
       atomicRows: numbers.get('capture.atomicRows')!,
       atomicBytes: numbers.get('capture.atomicBytes')!,
       lingerMs: numbers.get('capture.lingerMs')!,
+      readers: numbers.get('capture.readers')!,
     },
     merge: { concurrency: numbers.get('merge.concurrency')! },
     log: { keepDays: numbers.get('log.keepDays')! },

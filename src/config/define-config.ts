@@ -62,6 +62,8 @@ export interface CaptureConfig {
   readonly atomicBytes?: number;
   /** How long small transactions may wait to be packed into one job, ms. Default 5. */
   readonly lingerMs?: number;
+  /** Slots among which the transactions of the source are shared, each with a reader. Default 1. */
+  readonly readers?: number;
 }
 
 export interface LogConfig {

@@ -16,6 +16,7 @@ export interface NumberOption {
     | 'capture.atomicRows'
     | 'capture.atomicBytes'
     | 'capture.lingerMs'
+    | 'capture.readers'
     | 'merge.concurrency'
     | 'log.keepDays';
   readonly default: number;
@@ -83,6 +84,13 @@ export const numberOptions: readonly NumberOption[] = [
     min: 0,
     max: 10_000,
     description: 'How long small transactions may wait to be packed into one job, in ms.',
+  },
+  {
+    path: 'capture.readers',
+    default: 1,
+    min: 1,
+    max: 16,
+    description: 'Slots among which the transactions of the source are shared, each with a reader.',
   },
   {
     path: 'merge.concurrency',

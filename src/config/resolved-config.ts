@@ -12,7 +12,12 @@ export interface ResolvedConfig {
     readonly maxBytes: number;
   };
   readonly targets: readonly TargetDeclaration[];
-  readonly capture: { readonly atomicRows: number; readonly atomicBytes: number; readonly lingerMs: number };
+  readonly capture: {
+    readonly atomicRows: number;
+    readonly atomicBytes: number;
+    readonly lingerMs: number;
+    readonly readers: number;
+  };
   readonly merge: { readonly concurrency: number };
   /** Days that a row is to stay in its log; 0: for ever. */
   readonly log: { readonly keepDays: number };

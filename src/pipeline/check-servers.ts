@@ -3,7 +3,6 @@
  */
 import type { ClientBase } from 'pg';
 import { checkSource } from '../capture/check-source.ts';
-import { slotName } from '../capture/names.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { EmendError, dispositionOf, isEmendError } from '../errors.ts';
 import type { ErrorCode, Problem } from '../errors.ts';
@@ -15,6 +14,8 @@ import { checkReplication } from './check-replication.ts';
 import { readInstall } from './install.ts';
 import type { Clients } from './migration-steps.ts';
 import { queueHome, queuePrefix } from './install-queue.ts';
+import { checkSurplus } from './publications.ts';
+import { readersOf } from './readers.ts';
 
 /**
  * The targets as the store has them, if nothing stands in the way.
@@ -26,7 +27,8 @@ export async function checkServers(config: ResolvedConfig, { source, store }: Cl
   const install = (await readInstall(source, 'source')) ?? 'new';
   const found: [ErrorCode, readonly Problem[]][] = [
     ['target_invalid', resolved.problems],
-    ['server_unsuitable', await checkSource(source, { slot: slotName(install) })],
+    ['server_unsuitable', await checkSource(source, { slots: slotsOf(install, config) })],
+    ['server_unsuitable', await checkSurplus(source, install, config.capture)],
     await checkReplication(config, source),
     ['server_unsuitable', await checkVersion(store)],
     ['server_unsuitable', await checkSameInstall(source, store)],
@@ -45,6 +47,10 @@ export async function checkServers(config: ResolvedConfig, { source, store }: Cl
     remedy: 'Correct what is said for each; nothing has been changed.',
     problems,
   });
+}
+
+function slotsOf(install: string, { capture }: ResolvedConfig): string[] {
+  return readersOf(install, { readers: capture.readers, targets: [] }).map(({ slot }) => slot);
 }
 
 async function resolveOrProblems(

@@ -38,8 +38,12 @@ import type { Waited } from './wait.ts';
 /** emend inside a program of one's own: what the command line does, as functions. */
 export interface Emend {
   migrate(): Promise<Migration>;
-  /** Runs the reader, the worker, or (default) both in this process until `stop`. */
-  start(options?: { readonly roles?: readonly Role[]; readonly logLevel?: string }): Promise<Pipeline>;
+  /** Runs the reader (of one share, or of all), the worker, or (default) both in this process until `stop`. */
+  start(options?: {
+    readonly roles?: readonly Role[];
+    readonly share?: number;
+    readonly logLevel?: string;
+  }): Promise<Pipeline>;
   /** Returns when what was committed in the logs before the call is merged or set aside. */
   wait(options?: { readonly xid?: string; readonly timeoutMs?: number }): Promise<Waited>;
   status(): Promise<Status>;
@@ -70,8 +74,13 @@ export function createEmend(input: EmendConfig, env: NodeJS.ProcessEnv = process
   const config = resolveConfig(input, env);
   return {
     migrate: () => migrate({ config, print: false }),
-    start: ({ roles, logLevel = 'warn' } = {}) =>
-      startPipeline({ config, roles: roles ?? ['reader', 'worker'], log: createLogger({ level: logLevel }) }),
+    start: ({ roles, share, logLevel = 'warn' } = {}) =>
+      startPipeline({
+        config,
+        roles: roles ?? ['reader', 'worker'],
+        share,
+        log: createLogger({ level: logLevel }),
+      }),
     wait: (options = {}) => waitUntilMerged({ config, ...options }),
     status: () => readStatus(config),
     at: (target, { key = [], limit = 1_000, ...times } = {}) =>

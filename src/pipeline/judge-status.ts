@@ -3,7 +3,7 @@ import { countOf } from '../observe/count-of.ts';
 import { judgeArchives } from './archive-status.ts';
 import { judgeBackfills } from './backfill-status.ts';
 import { judgeDiverged } from './diverged-status.ts';
-import { judgePublication, judgeSlot } from './slot-status.ts';
+import { judgeReaders } from './slot-status.ts';
 import { judgeSweep } from './sweep-status.ts';
 import type { Status } from './status-report.ts';
 
@@ -13,8 +13,7 @@ const settledLagMs = 10_000;
 /** What is not as it should be, and what to do about it. */
 export function judgeStatus(status: Omit<Status, 'problems'>): Problem[] {
   return [
-    ...judgeSlot(status.slot),
-    ...judgePublication(status.publication),
+    ...judgeReaders(status),
     ...judgeTargets(status),
     ...judgeDiverged(status.diverged),
     ...judgeArchives(status.lackingArchives),

@@ -5,9 +5,7 @@
  * four times at once, the later ones change nothing.
  * If it breaks: a database is left half-made, or a slot keeps WAL for ever that nobody reads.
  */
-import type { ClientBase, Pool, PoolClient } from 'pg';
-import { slotName } from '../capture/names.ts';
-import { ensureSlot, slotState } from '../capture/slot.ts';
+import type { Pool, PoolClient } from 'pg';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { roleNotes } from '../log/roles.ts';
 import { sqlState } from '../db/sqlstate.ts';
@@ -21,6 +19,8 @@ import { withQueue } from './install-queue.ts';
 import { readInstall } from './install.ts';
 import { migrationSteps } from './migration-steps.ts';
 import type { Clients, MigrationStep, Side } from './migration-steps.ts';
+import { makeSlots, planSlots } from './publications.ts';
+import type { ReaderCount } from './readers.ts';
 
 export interface PlannedStatement extends Statement {
   readonly database: Side;
@@ -60,30 +60,32 @@ async function plan(config: ResolvedConfig, clients: Clients, adopt: readonly st
   const known = await readInstall(clients.source, 'source');
   const install = known ?? installToCome;
   const statements: PlannedStatement[] = [];
-  for (const step of migrationSteps(targets, adopt)) {
+  for (const step of migrationSteps(targets, { adopt, ...config.capture })) {
     statements.push(...planned(step, await step.plan(clients, install)));
   }
   const notes =
     known === null ? [`${installToCome} stands for the id that the install gets when it runs`] : [];
-  return { install, statements: [...statements, ...(await planSlot(clients.source, install))], notes };
+  const slots = await planSlots(clients.source, install, countOf(config));
+  return { install, statements: [...statements, ...ofSource(slots)], notes };
 }
 
 async function run(config: ResolvedConfig, clients: Clients, adopt: readonly string[]): Promise<Migration> {
   await lock(clients);
   const targets = await checkServers(config, clients);
-  const statements = await inTransactions(clients, () => runSteps(migrationSteps(targets, adopt), clients));
+  const steps = migrationSteps(targets, { adopt, ...config.capture });
+  const statements = await inTransactions(clients, () => runSteps(steps, clients));
   const install = (await readInstall(clients.source, 'source'))!;
   // a slot waits for all transactions that are writing, so it cannot be made inside one; the publication has to be there
-  const slot = await planSlot(clients.source, install);
-  if (slot.length > 0) {
-    await ensureSlot(clients.source, { slot: slotName(install) });
-    // what was written while there was no slot is in no stream
+  const slots = await planSlots(clients.source, install, countOf(config));
+  if (slots.length > 0) {
+    await makeSlots(clients.source, install, countOf(config));
+    // what was written while there was no slot, or was not read from one that is gone, is in no stream
     await askForSweep(clients.store);
   }
   // its own tables are made by BullMQ, now, so that the roles that run emend need no right to create them
   if (config.queue.redis === null) await withQueue(config, install, (queue) => queue.epoch());
   const notes = await roleNotes(clients.source, install);
-  return { install, statements: [...statements, ...slot], notes };
+  return { install, statements: [...statements, ...ofSource(slots)], notes };
 }
 
 /** Each step is planned when the steps before it are done: it sees what they made. */
@@ -106,11 +108,12 @@ function planned({ database }: MigrationStep, statements: readonly Statement[]):
   return statements.map(({ purpose, sql }) => ({ database, purpose, sql }));
 }
 
-async function planSlot(source: ClientBase, install: string): Promise<PlannedStatement[]> {
-  const slot = slotName(install);
-  if ((await slotState(source, slot)).kind !== 'missing') return [];
-  const sql = `select pg_create_logical_replication_slot('${slot}', 'pgoutput')`;
-  return [{ database: 'source', purpose: 'replication slot of the reader', sql }];
+function ofSource(statements: readonly Statement[]): PlannedStatement[] {
+  return statements.map((statement) => ({ database: 'source', ...statement }));
+}
+
+function countOf({ capture, targets }: ResolvedConfig): ReaderCount {
+  return { readers: capture.readers, targets: targets.map(({ name }) => name) };
 }
 
 /** One transaction in each database, also where both are the same: what one side makes, the other does not touch. */

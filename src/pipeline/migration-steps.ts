@@ -1,7 +1,4 @@
 import type { ClientBase } from 'pg';
-import { publicationName } from '../capture/names.ts';
-import { requestLog } from '../backfill/request.ts';
-import { planPublication } from '../capture/publication.ts';
 import type { Target } from '../change/target.ts';
 import { literal } from '../db/identifier.ts';
 import { pendingMigrations } from '../db/migrations.ts';
@@ -11,6 +8,7 @@ import { planLog } from '../log/log.ts';
 import { planRoles } from '../log/roles.ts';
 import { planStore } from '../store/store.ts';
 import { readInstall } from './install.ts';
+import { planPublications } from './publications.ts';
 
 export type { Side } from '../db/migrations.ts';
 
@@ -23,7 +21,11 @@ export interface MigrationStep {
 }
 
 /** In the order in which they build upon each other. The store's table comes before the log that feeds it. */
-export function migrationSteps(targets: readonly Target[], adopt: readonly string[]): MigrationStep[] {
+export function migrationSteps(
+  targets: readonly Target[],
+  { adopt, readers }: { readonly adopt: readonly string[]; readonly readers: number },
+): MigrationStep[] {
+  const names = targets.map(({ name }) => name);
   return [
     { database: 'source', plan: ({ source }) => pendingMigrations(source, 'source') },
     { database: 'store', plan: ({ store }) => pendingMigrations(store, 'store') },
@@ -38,11 +40,7 @@ export function migrationSteps(targets: readonly Target[], adopt: readonly strin
     { database: 'source', plan: ({ source }, install) => planRoles(source, install, targets) },
     {
       database: 'source',
-      plan: ({ source }, install) =>
-        planPublication(source, {
-          publication: publicationName(install),
-          targets: [...targets.map(({ name }) => name), requestLog],
-        }),
+      plan: ({ source }, install) => planPublications(source, install, { readers, targets: names }),
     },
   ];
 }

@@ -12,13 +12,12 @@
  */
 import type { Pool } from 'pg';
 import type { Logger } from 'pino';
-import { requestLog } from '../backfill/request.ts';
 import { startRequestSweep } from '../backfill/request-sweep.ts';
 import { createCapture } from '../capture/capture.ts';
-import { publicationName, slotName } from '../capture/names.ts';
 import type { LogRows } from '../change/batch.ts';
 import type { Handle, HandleQueued } from '../change/ports.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
+import { EmendError } from '../errors.ts';
 import { mergeSessions, mergeSettings } from '../merge/merge.ts';
 import { openQueue } from '../queue/queue.ts';
 import type { Tuning } from '../queue/tuning.ts';
@@ -32,6 +31,7 @@ import { requireInstall } from './install.ts';
 import { createLiveMerge } from './live-merge.ts';
 import { queueHome, queuePrefix } from './install-queue.ts';
 import { withRowsOfLog } from './referred-rows.ts';
+import { readersOf } from './readers.ts';
 import { createShutdown } from './shutdown.ts';
 import type { Shutdown } from './shutdown.ts';
 
@@ -41,6 +41,8 @@ export interface PipelineOptions {
   readonly config: ResolvedConfig;
   readonly roles: readonly Role[];
   readonly log: Logger;
+  /** The only share of the log that its reader reads; left out: all of them, each as soon as no other reader has it. */
+  readonly share?: number | undefined;
   /** Times of the queue and of the sweep; tests shorten them. */
   readonly queueTuning?: Partial<Tuning>;
   readonly sweepTuning?: Partial<SweepTuning>;
@@ -84,9 +86,10 @@ const statementTimeoutMs = 25_000;
  * from the source, then what is at work, then the connections.
  */
 async function startStages(
-  { config, roles, log, queueTuning = {}, sweepTuning = {} }: PipelineOptions,
+  { config, roles, log, share, queueTuning = {}, sweepTuning = {} }: PipelineOptions,
   shutdown: Shutdown,
 ): Promise<() => Promise<never>> {
+  if (share !== undefined) refuseUnknown(share, config);
   const role = roles.join('+');
   const max = config.merge.concurrency + spareConnections;
   const store = await openStore(config, { role, max, statementTimeoutMs, ...mergeSessions });
@@ -145,20 +148,36 @@ async function startStages(
   }
   if (!roles.includes('reader')) return () => new Promise<never>(() => {});
 
-  const capture = createCapture({
-    url: config.source.replicationUrl,
-    slot: slotName(install),
-    publication: publicationName(install),
-    targets: [...config.targets.map(({ name }) => name), requestLog],
-    ...config.capture,
-    publish: publishByLane(queue),
-    durable: queue.durable,
-    queueLingerMs: () => queue.lingerMs(),
-    passedOver: ({ isOlderSource }) => askForSweep(store, { all: isOlderSource }),
-    log,
+  const readers = readersOf(install, {
+    readers: config.capture.readers,
+    targets: config.targets.map(({ name }) => name),
   });
-  shutdown.push({ name: 'capture', limitMs: 3_000, end: () => capture.stop() });
-  return () => capture.run().then(() => new Promise<never>(() => {}));
+  const captures = readers
+    .filter(({ share: { number } }) => share === undefined || share === number)
+    .map(({ slot, publication, logs: targets }) =>
+      createCapture({
+        url: config.source.replicationUrl,
+        slot,
+        publication,
+        targets,
+        ...config.capture,
+        publish: publishByLane(queue),
+        durable: queue.createDurable(),
+        queueLingerMs: () => queue.lingerMs(),
+        passedOver: ({ isOlderSource }) => askForSweep(store, { all: isOlderSource }),
+        log,
+      }),
+    );
+  const stop = async (): Promise<void> => void (await Promise.all(captures.map((each) => each.stop())));
+  shutdown.push({ name: 'capture', limitMs: 3_000, end: stop });
+  return () => Promise.all(captures.map((each) => each.run())).then(() => new Promise<never>(() => {}));
+}
+
+function refuseUnknown(share: number, { capture: { readers } }: ResolvedConfig): void {
+  if (share <= readers) return;
+  throw new EmendError('bad_arguments', `there is no share ${share}: capture.readers is ${readers}`, {
+    remedy: `Give a number from 1 to ${readers}, or raise capture.readers and run emend migrate.`,
+  });
 }
 
 async function openBackfillServers(
@@ -167,6 +186,7 @@ async function openBackfillServers(
 ): Promise<{ source: Pool; store: Pool }> {
   const source = createSweepSource(config);
   shutdown.push({ name: 'source of backfills', limitMs: 300, end: () => source.end() });
+  // not `mergeSessions`: rows are staged by COPY, which takes no pipelined session
   const store = await openStore(config, {
     role: 'backfill',
     max: backfillConnections,

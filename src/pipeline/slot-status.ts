@@ -1,9 +1,25 @@
 import type { Pool } from 'pg';
-import { publicationName, slotName } from '../capture/names.ts';
 import { planPublication } from '../capture/publication.ts';
+import type { Share } from '../capture/publication.ts';
 import { slotState } from '../capture/slot.ts';
 import { isEmendError } from '../errors.ts';
 import type { Problem } from '../errors.ts';
+import { findSurplus, readersOf } from './readers.ts';
+import type { Reader, ReaderCount } from './readers.ts';
+
+export interface ReaderStatus {
+  readonly share: Share;
+  /** Null: there is none. */
+  readonly slot: SlotStatus | null;
+  readonly publication: PublicationStatus;
+}
+
+export interface ReadersStatus {
+  /** One a share of the configuration. */
+  readonly readers: readonly ReaderStatus[];
+  /** Slots of more readers than the configuration has: the source keeps WAL for them. */
+  readonly surplusSlots: readonly string[];
+}
 
 export interface SlotStatus {
   readonly name: string;
@@ -14,6 +30,8 @@ export interface SlotStatus {
   readonly state: 'idle' | 'reading' | 'taken' | 'lost' | 'foreign';
   /** Of a lost or foreign slot why, of a taken one by whom. */
   readonly reason: string | null;
+  /** Address and port of whoever is connected, as the source sees them; null where it shows them to members of `pg_monitor` only. */
+  readonly connectedFrom: string | null;
   /** `reserved`, `extended`, `unreserved` or `lost`. */
   readonly walStatus: string;
   /** Up to here the queue has everything. */
@@ -34,16 +52,28 @@ export interface PublicationStatus {
 const muchLagBytes = 1_073_741_824;
 const readerName = 'emend reader';
 
-/** Null: there is none. */
-export async function readSlot(source: Pool, install: string): Promise<SlotStatus | null> {
-  const name = slotName(install);
+export async function readReaders(source: Pool, install: string, count: ReaderCount): Promise<ReadersStatus> {
+  const { slots } = await findSurplus(source, install, count.readers);
+  const readers: ReaderStatus[] = [];
+  for (const reader of readersOf(install, count)) {
+    readers.push({
+      share: reader.share,
+      slot: await readSlot(source, reader.slot),
+      publication: await readPublication(source, reader),
+    });
+  }
+  return { readers, surplusSlots: slots.map(({ name }) => name) };
+}
+
+async function readSlot(source: Pool, name: string): Promise<SlotStatus | null> {
   const { rows } = await source.query<Record<string, string | null>>(
     `select s.wal_status,
             s.confirmed_flush_lsn as confirmed,
             pg_wal_lsn_diff(here.lsn, s.confirmed_flush_lsn) as lag_bytes,
             pg_wal_lsn_diff(here.lsn, s.restart_lsn) as retained_bytes,
             format('%s (process %s)', coalesce(nullif(a.application_name, ''), 'a process without a name'), s.active_pid) as holder,
-            (a.application_name = $2)::text as is_reader
+            (a.application_name = $2)::text as is_reader,
+            host(a.client_addr) || ':' || a.client_port as connected_from
      from pg_replication_slots s
      left join pg_stat_activity a on a.pid = s.active_pid
      cross join (
@@ -57,6 +87,7 @@ export async function readSlot(source: Pool, install: string): Promise<SlotStatu
   return {
     name,
     ...(await readState(source, name, { holder: row['holder']!, isReader: row['is_reader'] !== 'false' })),
+    connectedFrom: row['connected_from'] ?? null,
     walStatus: row['wal_status'] ?? 'unknown',
     confirmed: row['confirmed'] ?? null,
     lagBytes: Number(row['lag_bytes'] ?? 0),
@@ -80,14 +111,12 @@ async function readState(
   }
 }
 
-export async function readPublication(
+async function readPublication(
   source: Pool,
-  install: string,
-  logs: readonly string[],
+  { publication: name, logs, share }: Reader,
 ): Promise<PublicationStatus> {
-  const name = publicationName(install);
   try {
-    const plan = await planPublication(source, { publication: name, targets: logs });
+    const plan = await planPublication(source, { publication: name, targets: logs, share });
     return { name, missing: plan.map(({ purpose }) => purpose) };
   } catch (error) {
     if (!isEmendError(error)) throw error;
@@ -95,19 +124,34 @@ export async function readPublication(
   }
 }
 
-export function judgePublication({ name, missing }: PublicationStatus): Problem[] {
+export function judgeReaders({ readers, surplusSlots }: ReadersStatus): Problem[] {
+  return [
+    ...readers.flatMap(({ share, slot, publication }) => {
+      const of = share.of === 1 ? '' : ` of share ${share.number}`;
+      return [...judgeSlot(slot, of), ...judgePublication(publication, of)];
+    }),
+    ...surplusSlots.map((name) => ({
+      path: 'slot',
+      problem: `surplus: ${name} is of an earlier configuration with more readers, and the source keeps WAL for it`,
+      remedy:
+        'Stop the reader that has it, if one runs, and run emend migrate, which drops it; or raise capture.readers again.',
+    })),
+  ];
+}
+
+function judgePublication({ name, missing }: PublicationStatus, of: string): Problem[] {
   if (missing.length === 0) return [];
   return [
     {
-      path: 'publication',
+      path: `publication${of}`,
       problem: `missing: ${name} is not as migrated (${missing.join('; ')})`,
       remedy: 'Run emend migrate, then start the reader again; the sweep brings what was written without it.',
     },
   ];
 }
 
-export function judgeSlot(slot: SlotStatus | null): Problem[] {
-  const path = 'slot';
+function judgeSlot(slot: SlotStatus | null, of: string): Problem[] {
+  const path = `slot${of}`;
   if (!slot) {
     return [
       {

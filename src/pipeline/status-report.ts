@@ -3,13 +3,11 @@ import type { QueueCounts } from '../queue/queue.ts';
 import type { LackingArchive } from './archive-status.ts';
 import type { BackfillStatus } from './backfill-status.ts';
 import type { DivergedStatus } from './diverged-status.ts';
-import type { PublicationStatus, SlotStatus } from './slot-status.ts';
+import type { ReadersStatus } from './slot-status.ts';
 import type { SweepStatus } from './sweep-status.ts';
 
-export interface Status {
+export interface Status extends ReadersStatus {
   readonly install: string;
-  readonly slot: SlotStatus | null;
-  readonly publication: PublicationStatus;
   readonly queue: QueueStatus;
   readonly targets: readonly TargetStatus[];
   /** Answers about the past are final up to `at`. */

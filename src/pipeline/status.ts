@@ -2,7 +2,6 @@ import type { Pool } from 'pg';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
 import { isEmendError } from '../errors.ts';
 import type { Problem } from '../errors.ts';
-import { requestLog } from '../backfill/request.ts';
 import { readLackingArchives } from './archive-status.ts';
 import { readBackfillStatus } from './backfill-status.ts';
 import { withServers } from './connections.ts';
@@ -10,7 +9,7 @@ import { readDivergedStatus } from './diverged-status.ts';
 import { requireInstall } from './install.ts';
 import { judgeStatus } from './judge-status.ts';
 import { withQueue } from './install-queue.ts';
-import { readPublication, readSlot } from './slot-status.ts';
+import { readReaders } from './slot-status.ts';
 import { readSweep } from './sweep-status.ts';
 import type { QueueStatus, Status, TargetStatus } from './status-report.ts';
 
@@ -18,27 +17,22 @@ import type { QueueStatus, Status, TargetStatus } from './status-report.ts';
 export async function readStatus(config: ResolvedConfig): Promise<Status> {
   return withServers(config, { role: 'status', max: 2 }, async ({ source, store }) => {
     const install = await requireInstall(store);
-    const logs = [...config.targets.map(({ name }) => name), requestLog];
-    const [slot, publication, targets, settled, sweep, diverged, lackingArchives, backfills, queue] =
-      await Promise.all([
-        readSlot(source, install),
-        readPublication(source, install, logs),
+    const names = config.targets.map(({ name }) => name);
+    const [readers, targets, settled, sweep, diverged, lackingArchives, backfills, queue] = await Promise.all(
+      [
+        readReaders(source, install, { readers: config.capture.readers, targets: names }),
         readTargets(store, config),
         readSettled(store),
-        readSweep(
-          source,
-          store,
-          config.targets.map(({ name }) => name),
-        ),
+        readSweep(source, store, names),
         readDivergedStatus(source, store),
         readLackingArchives(store),
         readBackfillStatus(store),
         readQueue(config, install),
-      ]);
+      ],
+    );
     const status = {
       install,
-      slot,
-      publication,
+      ...readers,
       queue: queue.status,
       targets,
       settled,

@@ -9,13 +9,14 @@ import { answerOf } from './deadline.ts';
 export interface Epoch {
   /** The epoch under which batches are published now; it is asked for when it is not known yet. */
   known(): Promise<string>;
-  /** False once after the server's epoch has changed; from then on the new one is the current one. */
-  isUnchanged(): Promise<boolean>;
+  /** Each gives false once after the server's epoch has changed, whoever noticed it first; from then on the new one is current. */
+  createWatch(): () => Promise<boolean>;
   read(): Promise<string>;
 }
 
 export function createEpoch(broker: Broker, timeoutMs: number): Epoch {
   let current = '';
+  let changes = 0;
 
   async function readOrClaim(): Promise<string> {
     return (await broker.readEpoch()) ?? (await broker.claimEpoch(randomBytes(6).toString('hex')));
@@ -28,11 +29,16 @@ export function createEpoch(broker: Broker, timeoutMs: number): Epoch {
       if (current === '') current = await read();
       return current;
     },
-    async isUnchanged() {
-      const standing = await read();
-      const unchanged = standing === current;
-      current = standing;
-      return unchanged;
+    createWatch() {
+      let seen = changes;
+      return async () => {
+        const standing = await read();
+        if (standing !== current) changes += 1;
+        current = standing;
+        const unchanged = seen === changes;
+        seen = changes;
+        return unchanged;
+      };
     },
     read,
   };

@@ -2,7 +2,7 @@
  * The queue between capture and merge: batches wait here as BullMQ jobs, in Redis or in the store's own Postgres.
  *
  * Role: hand every published batch to some worker, soon, at least once.
- * Promise: `publish` resolves only after the queue has accepted every batch, and `durable` says whether the queue that
+ * Promise: `publish` resolves only after the queue has accepted every batch, and `createDurable` tells whether the queue that
  * accepted them is still the same one.
  * If that is broken: capture confirms WAL whose rows are nowhere but in the log, and they arrive late, by the sweep.
  * Nothing here decides correctness: a job may be lost, doubled or handed to two workers at once. The ledger is the truth.
@@ -33,9 +33,10 @@ export interface Queue {
   readonly publishRequests: Publish;
   /**
    * True: everything accepted so far is still held by the queue that accepted it. False, once: the queue was emptied or
-   * exchanged in between; offer again everything since the last confirmed position (under ids of the new epoch).
+   * exchanged in between; offer again everything since the last confirmed position (under ids of the new epoch). Each publisher
+   * asks by one of its own, or one would be told what another has lost.
    */
-  readonly durable: Durable;
+  createDurable(): Durable;
   startWorker(handle: HandleQueued, options: WorkerOptions & { readonly lane?: Lane }): QueueWorker;
   /** Of the live lane. */
   counts(): Promise<QueueCounts>;
@@ -131,7 +132,7 @@ export async function openQueue(home: QueueHome, options: QueueOptions): Promise
     publish: createPublish({ broker, bull: lanes.live, epoch, tuning, fill }),
     lingerMs: () => fill.lingerMs(),
     publishRequests: createPublish({ broker, bull: lanes.backfill, epoch, tuning }),
-    durable: () => epoch.isUnchanged(),
+    createDurable: () => epoch.createWatch(),
     startWorker(handle, { lane = 'live', ...workerOptions }) {
       const worker = startWorker(
         { broker, lane, handle, tuning, log, errors, hasWaiting: () => hasWaiting(lane) },

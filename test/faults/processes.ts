@@ -40,7 +40,12 @@ const restartPauseMs = 200;
 const endWithinMs = 12_000;
 
 export function startProcesses(
-  options: { readonly dir: string; readonly env: NodeJS.ProcessEnv },
+  options: {
+    readonly dir: string;
+    readonly env: NodeJS.ProcessEnv;
+    /** A command that runs another one elsewhere, as itself: `ip netns exec …`. */
+    readonly through?: readonly string[];
+  },
   counts: { readonly readers: number; readonly workers: number },
 ): Processes {
   const faults: string[] = [];
@@ -63,7 +68,8 @@ export function startProcesses(
   }
 
   function start(of: Place): void {
-    const child = spawn(process.execPath, [program, ...of.roles], {
+    const [file, ...args] = [...(options.through ?? []), process.execPath, program, ...of.roles];
+    const child = spawn(file!, args, {
       cwd: options.dir,
       env: options.env,
       stdio: ['pipe', 'ignore', 'pipe'],

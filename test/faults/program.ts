@@ -3,7 +3,10 @@ import fc from 'fast-check';
 /** What is written and what goes wrong meanwhile: plain data, so that it can be printed and run again. */
 export interface Program {
   readonly keys: number;
+  /** Processes; each takes what shares no other has. */
   readonly readers: number;
+  /** `capture.readers` */
+  readonly shares: number;
   readonly workers: number;
   /** Each on a connection of its own, all at once. */
   readonly writers: readonly (readonly Transaction[])[];
@@ -246,6 +249,7 @@ function programs(queue: 'redis' | 'postgres'): fc.Arbitrary<Program> {
     backfills,
     maxQueueBytes,
     compacts: fc.boolean(),
+    shares: fc.integer({ min: 1, max: 2 }),
   });
   return shape.map(({ backfills: { plans, faults: theirs }, faults, ...rest }) => ({
     ...rest,

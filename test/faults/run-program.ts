@@ -18,7 +18,7 @@ import { startProcesses } from './processes.ts';
 import type { Processes } from './processes.ts';
 import type { Program } from './program.ts';
 import type { Servers } from './servers.ts';
-import { configText, ddl, targets } from './targets.ts';
+import { configTextOf, ddl, targets } from './targets.ts';
 import { runWriter } from './writer.ts';
 
 /** Two databases of their own on the servers of all programs, migrated, and the processes between them. */
@@ -67,12 +67,18 @@ export async function runProgram(
   await query(storeUrl, ddl);
   const redis = queue === 'redis' ? servers.redis.url : undefined;
   const config = resolveConfig(
-    { source: { url: sourceUrl }, store: { url: storeUrl }, queue: { redis }, targets },
+    {
+      source: { url: sourceUrl },
+      store: { url: storeUrl },
+      queue: { redis },
+      capture: { readers: program.shares },
+      targets,
+    },
     {},
   );
   await migrate({ config, print: false });
 
-  const cli = createBuiltCli(configText, {
+  const cli = createBuiltCli(configTextOf(program.shares), {
     SOURCE_URL: sourceUrl,
     STORE_URL: storeUrl,
     ...(redis === undefined ? {} : { REDIS_URL: redis }),

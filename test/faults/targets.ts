@@ -15,9 +15,10 @@ export const targets: EmendConfig['targets'] = {
   u: timeline('public.u', { key: ['k'], period: ['f', 't'], mode: 'until_next' }),
 };
 
-export const configText = `
+export const configTextOf = (readers: number): string => `
 import { defineConfig, facts, timeline } from 'emend';
 export default defineConfig({
+  capture: { readers: ${readers} },
   targets: {
     f: facts('public.f', { key: ['k'] }),
     o: timeline('public.o', { key: ['k'], period: ['f', 't'] }),

@@ -109,7 +109,7 @@ test('every reason why a server cannot be a source is reported at once', async (
   url.username = url.password = 'plain';
   const client = new pg.Client({ connectionString: url.href });
   await client.connect();
-  const problems = await checkSource(client, { slot: 'emend_x' });
+  const problems = await checkSource(client, { slots: ['emend_x'] });
   await client.end();
   expect(problems.map(({ problem }) => problem)).toEqual([
     'wal_level is replica',
@@ -122,9 +122,9 @@ test('every reason why a server cannot be a source is reported at once', async (
 
 test('a suitable server has no problem, also when the reader already runs', async () => {
   const source = await createSource((await createDatabases('capture suitable')).sourceUrl);
-  expect(await checkSource(source.db, { slot: source.slot })).toEqual([]);
+  expect(await checkSource(source.db, { slots: [source.slot] })).toEqual([]);
   await streaming(startReader(source));
-  expect(await checkSource(source.db, { slot: source.slot })).toEqual([]);
+  expect(await checkSource(source.db, { slots: [source.slot] })).toEqual([]);
 });
 
 test('the plan puts a publication right and then has nothing left to do', async () => {

@@ -169,7 +169,7 @@ describe.each([
     await eventually(async () => {
       const status = await cli.json<Status>(['status']);
       expect(status).toMatchObject({
-        slot: { state: 'reading' },
+        readers: [{ slot: { state: 'reading' } }],
         queue: { kind: redis ? 'redis' : 'postgres', waiting: 0, active: 0 },
         targets: [
           { name: 'prices', merged: 2, setAside: 0 },

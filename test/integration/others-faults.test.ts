@@ -135,10 +135,11 @@ test('status tells what piles up: WAL that is not read, and time that nothing se
     targets: { orders: facts('public.orders', { key: ['id'] }) },
   });
   const status = () => readStatus(install.config);
-  const before = (await status()).slot!;
+  const before = (await status()).readers[0]!.slot!;
   await install.source.query(`select pg_logical_emit_message(false, 'emend', repeat('x', 3000000))`);
   await eventually(async () => {
-    const { slot, settled, problems } = await status();
+    const { readers, settled, problems } = await status();
+    const slot = readers[0]!.slot;
     expect(slot!.lagBytes - before.lagBytes).toBeGreaterThanOrEqual(3_000_000);
     expect(slot!.retainedBytes).toBeGreaterThanOrEqual(slot!.lagBytes);
     expect(settled.lagMs).toBeGreaterThanOrEqual(2_000);
@@ -146,7 +147,8 @@ test('status tells what piles up: WAL that is not read, and time that nothing se
   });
   await install.start();
   await eventually(async () => {
-    const { slot, settled, problems } = await status();
+    const { readers, settled, problems } = await status();
+    const slot = readers[0]!.slot;
     expect(slot!.lagBytes).toBeLessThan(3_000_000);
     expect(settled.lagMs).toBeLessThan(5_000);
     expect(problems.map(({ path }) => path)).not.toContain('slot');

@@ -133,7 +133,7 @@ test('many processes can open a queue in a fresh store at once', async () => {
   const queues = await Promise.all(Array.from({ length: 6 }, () => openTestQueue({ storeUrl }, { prefix })));
   const epochs = await Promise.all(queues.map((queue) => queue.epoch()));
   expect(new Set(epochs).size).toBe(1);
-  for (const queue of queues) expect(await queue.durable()).toBe(true);
+  for (const queue of queues) expect(await queue.createDurable()()).toBe(true);
 });
 
 async function problemsOf(redisUrl: string): Promise<string[]> {

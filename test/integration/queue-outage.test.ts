@@ -29,25 +29,36 @@ describe.each(['redis', 'postgres'] as const)('a queue in %s that was emptied', 
 
   test('is not durable once, and takes the same batches again under the new epoch', async () => {
     const queue = await openTestQueue(home);
+    const durable = queue.createDurable();
     const epoch = await queue.epoch();
     await queue.publish([makeBatch('a'), makeBatch('b')]);
-    expect(await queue.durable()).toBe(true);
+    expect(await durable()).toBe(true);
     await empty();
-    expect(await queue.durable()).toBe(false);
-    expect(await queue.durable()).toBe(true);
+    expect(await durable()).toBe(false);
+    expect(await durable()).toBe(true);
     expect(await queue.epoch()).not.toBe(epoch);
     await queue.publish([makeBatch('a'), makeBatch('b')]);
     expect(await queue.counts()).toMatchObject({ waiting: 2 });
   });
 
+  test('is not durable once for each reader that asks, whoever of them asks first', async () => {
+    const queue = await openTestQueue(home);
+    const [one, two] = [queue.createDurable(), queue.createDurable()];
+    await queue.publish([makeBatch('a')]);
+    await empty();
+    expect([await one(), await one(), await two(), await two()]).toEqual([false, true, false, true]);
+    expect(await queue.createDurable()()).toBe(true);
+  });
+
   test('is not durable although another process has set the new epoch by then', async () => {
     const prefix = newPrefix();
     const queue = await openTestQueue(home, { prefix });
+    const durable = queue.createDurable();
     await queue.publish([makeBatch('a')]);
     await empty();
     await openTestQueue(home, { prefix });
-    expect(await queue.durable()).toBe(false);
-    expect(await queue.durable()).toBe(true);
+    expect(await durable()).toBe(false);
+    expect(await durable()).toBe(true);
   });
 
   test('aborts the signal of the job at work, whose lock is gone, and its worker goes on', async () => {
@@ -80,6 +91,7 @@ describe('a Redis that is away', () => {
     const lines: string[] = [];
     const log = pino({}, { write: (line: string) => void lines.push(line) });
     const queue = await openTestQueue({ redisUrl: redis.url }, { log, tuning: { addTimeoutMs: 1_500 } });
+    const durable = queue.createDurable();
     const { handled, handle } = recorder();
     queue.startWorker(handle, { concurrency: 2 });
     await queue.publish([makeBatch('before')]);
@@ -88,18 +100,18 @@ describe('a Redis that is away', () => {
     await redis.kill();
     const startedAt = performance.now();
     await expect(queue.publish([makeBatch('during')])).rejects.toMatchObject({ code: 'queue_unavailable' });
-    await expect(queue.durable()).rejects.toThrow();
+    await expect(durable()).rejects.toThrow();
     await expect(queue.counts()).rejects.toThrow();
     expect(performance.now() - startedAt).toBeLessThan(5_500);
 
     const duringTheRestart = queue.publish([makeBatch('restart')]).catch(() => 'rejected');
     await startOwnRedis({ dir, port: redis.port });
     await duringTheRestart;
-    await eventually(async () => expect(await queue.durable()).toBe(false));
+    await eventually(async () => expect(await durable()).toBe(false));
     const offeredAgain = [makeBatch('during'), makeBatch('restart')];
     await queue.publish(offeredAgain);
     await eventually(() => expect(handled).toEqual(expect.arrayContaining(offeredAgain)));
-    expect(await queue.durable()).toBe(true);
+    expect(await durable()).toBe(true);
     expect(lines.length).toBeLessThan(20);
   });
 
@@ -128,6 +140,7 @@ describe('a Redis that is away', () => {
 test('a store that ends every connection stops neither publishing nor a worker', async () => {
   const { storeUrl } = await createDatabases('queue_ended');
   const queue = await openTestQueue({ storeUrl });
+  const durable = queue.createDurable();
   const { handled, handle } = recorder();
   queue.startWorker(handle, { concurrency: 2 });
   await queue.publish([makeBatch('a')]);
@@ -139,7 +152,7 @@ test('a store that ends every connection stops neither publishing nor a worker',
   );
   await queue.publish([makeBatch('b')]);
   await eventually(() => expect(handled).toEqual([makeBatch('a'), makeBatch('b')]));
-  expect(await queue.durable()).toBe(true);
+  expect(await durable()).toBe(true);
 });
 
 test('a Redis without memory is not asked thousands of times a second, and work goes on when there is some again', async () => {

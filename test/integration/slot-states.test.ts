@@ -116,7 +116,7 @@ it('taken: whatever else reads it is named, and a reader of emend takes over whe
     [slot],
   );
   await eventually(async () => expect(await named(install)).toEqual([]));
-  expect((await readStatus(install.config)).slot).toMatchObject({ state: 'reading' });
+  expect((await readStatus(install.config)).readers[0]!.slot).toMatchObject({ state: 'reading' });
   await pipeline.stop();
 });
 
@@ -175,7 +175,10 @@ it('unreserved: the source is about to give it up, which is named while a reader
     'slot idle: no reader is connected',
     'slot unreserved: the server is about to throw away WAL that was not read yet',
   ]);
-  expect((await readStatus(install.config)).slot).toMatchObject({ state: 'idle', walStatus: 'unreserved' });
+  expect((await readStatus(install.config)).readers[0]!.slot).toMatchObject({
+    state: 'idle',
+    walStatus: 'unreserved',
+  });
   await recovers(install, 1, 2);
 });
 
@@ -198,7 +201,7 @@ it('foreign: a slot of that name of another plugin, or of another database, is n
     await install.source.query(`select pg_drop_replication_slot($1)`, [slot]);
     await make();
     expect(await named(install)).toEqual([expect.stringMatching(says)]);
-    expect((await readStatus(install.config)).slot).toMatchObject({ state: 'foreign' });
+    expect((await readStatus(install.config)).readers[0]!.slot).toMatchObject({ state: 'foreign' });
     const reader = await install.start('reader');
     await expect(reader.ended).rejects.toMatchObject({ code: 'server_unsuitable' });
     await reader.stop();

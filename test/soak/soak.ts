@@ -16,7 +16,7 @@ import type { BuiltCli } from '../faults/built-cli.ts';
 import { startProcesses } from '../faults/processes.ts';
 import { startServers } from '../faults/servers.ts';
 import type { Servers } from '../faults/servers.ts';
-import { configText, ddl } from '../faults/targets.ts';
+import { configTextOf, ddl } from '../faults/targets.ts';
 import { eventually } from '../support/eventually.ts';
 import { query } from '../support/query.ts';
 import { runChaos } from './chaos.ts';
@@ -50,7 +50,7 @@ async function soakOn(servers: Servers, durationMs: number, seed: number): Promi
     servers.redis.url,
   ];
   await query(storeUrl, ddl);
-  const cli = createBuiltCli(configText, {
+  const cli = createBuiltCli(configTextOf(1), {
     SOURCE_URL: sourceUrl,
     STORE_URL: storeUrl,
     REDIS_URL: redisUrl,

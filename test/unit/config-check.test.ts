@@ -43,7 +43,7 @@ describe('a configuration', () => {
           allow: [],
         },
       ],
-      capture: { atomicRows: 1000, atomicBytes: 1048576, lingerMs: 5 },
+      capture: { atomicRows: 1000, atomicBytes: 1048576, lingerMs: 5, readers: 1 },
       merge: { concurrency: 2 },
       log: { keepDays: 0 },
       promote: [],
