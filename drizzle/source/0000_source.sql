@@ -185,35 +185,42 @@ $$;
 --> statement-breakpoint
 -- Sealing fixes count and digest, so no row may come after them. `for key share` waits for the transaction that seals
 -- (it holds the row `for update`) and reads the row as that left it; a foreign key alone lets rows slip in.
--- Security definer: a writer may add rows to a backfill, and may not lock or change the backfill itself.
+-- Once a statement: it is the same row for each of theirs. Security definer: a writer may add rows to a backfill, and may not
+-- lock or change the backfill itself.
 create function corrections._guard_backfill() returns trigger
 language plpgsql security definer set search_path = ''
 as $$
 declare
+  names text[] := (select array_agg(distinct a._backfill order by a._backfill) from added a where a._backfill is not null);
+  of_name text;
   closed_at timestamptz;
   targets text[];
 begin
-  select b.closed_at, b.targets into closed_at, targets from corrections._backfill b where b.name = new._backfill for key share;
-  if not found then
-    raise exception 'there is no backfill "%"', new._backfill
-      using errcode = 'EM002', hint = 'Open it first, or correct the name in _backfill. A live correction leaves _backfill out.';
-  end if;
-  -- a row that emend archive puts back from a file, in this transaction; no writer states an _id
-  if closed_at is not null and exists (
-    select from corrections._archive a
-    where a.target = tg_table_name and a.restored_xid = pg_current_xact_id_if_assigned() and a.ids @> new._id
-  ) then
-    return null;
-  end if;
-  if closed_at is not null then
-    raise exception 'backfill "%" was closed at %: no row can be added', new._backfill, closed_at
-      using errcode = 'EM002', hint = 'Put the rows into a new backfill.';
-  end if;
-  -- seal counts the logs of its targets and no other
-  if tg_table_name <> all (targets) then
-    raise exception 'backfill "%" is not of target %', new._backfill, tg_table_name
-      using errcode = 'EM002', hint = 'Its targets were stated when it was opened: ' || array_to_string(targets, ', ') || '.';
-  end if;
+  -- null of a live correction; the order is the same for everybody who locks several
+  foreach of_name in array coalesce(names, '{}') loop
+    select b.closed_at, b.targets into closed_at, targets from corrections._backfill b where b.name = of_name for key share;
+    if not found then
+      raise exception 'there is no backfill "%"', of_name
+        using errcode = 'EM002', hint = 'Open it first, or correct the name in _backfill. A live correction leaves _backfill out.';
+    end if;
+    -- rows that emend archive puts back from a file, in this transaction; no writer states an _id
+    continue when closed_at is not null and not exists (
+      select from added r
+      where r._backfill = of_name and not exists (
+        select from corrections._archive a
+        where a.target = tg_table_name and a.restored_xid = pg_current_xact_id_if_assigned() and a.ids @> r._id
+      )
+    );
+    if closed_at is not null then
+      raise exception 'backfill "%" was closed at %: no row can be added', of_name, closed_at
+        using errcode = 'EM002', hint = 'Put the rows into a new backfill.';
+    end if;
+    -- seal counts the logs of its targets and no other
+    if tg_table_name <> all (targets) then
+      raise exception 'backfill "%" is not of target %', of_name, tg_table_name
+        using errcode = 'EM002', hint = 'Its targets were stated when it was opened: ' || array_to_string(targets, ', ') || '.';
+    end if;
+  end loop;
   return null;
 end;
 $$;

@@ -75,7 +75,7 @@ begin
   end if;
   select t.name into unknown
   from unnest(targets) as t (name)
-  where t.name is null or to_regprocedure(format('corrections.%I(text)', '_digest_' || t.name)) is null
+  where t.name is null or to_regprocedure(format('corrections.%I(text, bigint, bigint)', '_digest_' || t.name)) is null
   limit 1;
   if found then
     select string_agg(substr(p.proname, 9), ', ' order by p.proname) into known
@@ -263,6 +263,41 @@ begin
 end;
 $$;
 --> statement-breakpoint
+-- What a backfill has in a log, where its chunks say it together: each row is in one of them, and the digests are of the columns
+-- that a digest has now. No row: the log has to be read. Rows never leave a chunk, so that where their sum is the whole, each
+-- chunk still holds exactly what it said.
+create function corrections._held_by_chunks(of_backfill text, of_target text) returns table (rows bigint, digest numeric, columns text[])
+language plpgsql set search_path = ''
+as $$
+begin
+  return query execute format(
+    $sql$
+    with chunk as (
+      select distinct (r.details ->> 'first')::bigint as first, (r.details ->> 'last')::bigint as last,
+        (r.details ->> 'rows')::bigint as rows, (r.details ->> 'digest')::numeric as digest, r.details -> 'columns' as columns
+      from corrections._request r
+      where r.backfill = $1 and r.request = 'chunk' and r.details ->> 'target' = $2
+    ),
+    placed as (
+      select c.*, c.first > lag(c.last) over (order by c.first, c.last) as is_apart from chunk c
+    ),
+    said as (
+      select sum(p.rows)::bigint as rows, sum(p.digest) as digest,
+        bool_and(coalesce(p.is_apart, true) and p.digest is not null and p.columns is not distinct from to_jsonb(now.columns)) as is_good,
+        now.columns
+      from corrections.%2$I($1, 0, 0) now
+      left join placed p on true
+      group by now.columns
+    )
+    select s.rows, s.digest, s.columns
+    from said s
+    where s.is_good and s.rows = (select count(*) from corrections.%1$I l where l._backfill = $1)
+    $sql$,
+    of_target, '_digest_' || of_target)
+  using of_backfill, of_target;
+end;
+$$;
+--> statement-breakpoint
 create function corrections.chunk_backfill(
   name text,
   target text,
@@ -275,7 +310,9 @@ as $$
 #variable_conflict use_column
 declare
   before corrections._backfill;
-  rows bigint;
+  found_rows bigint;
+  found_digest numeric;
+  found_columns text[];
 begin
   -- held by every loader at once, and waited for by seal
   select b.* into before from corrections._backfill b where b.name = chunk_backfill.name for key share;
@@ -286,11 +323,12 @@ begin
   if first is null then
     return corrections._chunk_left_over(chunk_backfill.name, target, loader);
   end if;
-  execute format('select count(*) from corrections.%I l where l._backfill = $1 and l._id between $2 and $3', target)
-    into rows using chunk_backfill.name, first, last;
-  perform corrections._ask(chunk_backfill.name, 'chunk', null,
-    jsonb_build_object('target', target, 'first', first::text, 'last', last::text, 'rows', rows, 'loader', loader));
-  return rows;
+  -- digested here, beside the loading, so that seal need not read the log again
+  execute format('select d.rows, d.digest, d.columns from corrections.%I($1, $2, $3) d', '_digest_' || target)
+    into found_rows, found_digest, found_columns using chunk_backfill.name, first, last;
+  perform corrections._ask(chunk_backfill.name, 'chunk', null, jsonb_build_object('target', target, 'first', first::text, 'last', last::text,
+    'rows', found_rows, 'digest', found_digest::text, 'columns', found_columns, 'loader', loader));
+  return found_rows;
 end;
 $$;
 --> statement-breakpoint
@@ -327,11 +365,15 @@ begin
   end if;
   -- later statements than the lock: they see what the loaders have committed that it waited for
   foreach of_target in array before.targets loop
-    execute format('select d.rows, d.digest, d.columns from corrections.%I($1) d', '_digest_' || of_target)
-      into found_rows, found_digest, found_columns using before.name;
+    select h.rows, h.digest, h.columns into found_rows, found_digest, found_columns
+    from corrections._held_by_chunks(before.name, of_target) h;
+    if not found then
+      execute format('select d.rows, d.digest, d.columns from corrections.%I($1) d', '_digest_' || of_target)
+        into found_rows, found_digest, found_columns using before.name;
+      perform corrections._chunk_left_over(before.name, of_target, '{}');
+    end if;
     counted := counted || jsonb_build_object(of_target, jsonb_build_object('rows', found_rows, 'digest', found_digest::text, 'columns', found_columns));
     all_rows := all_rows + found_rows;
-    perform corrections._chunk_left_over(before.name, of_target, '{}');
   end loop;
   if all_rows = 0 then
     raise exception 'backfill "%" has no rows', before.name
@@ -443,7 +485,7 @@ comment on function corrections.abandon_backfill is 'Asks for a backfill that is
 --> statement-breakpoint
 revoke execute on function
   corrections._lock_backfill(text), corrections._was_asked(text, text), corrections._ask(text, text, text, jsonb),
-  corrections._chunk_left_over(text, text, jsonb),
+  corrections._chunk_left_over(text, text, jsonb), corrections._held_by_chunks(text, text),
   corrections.open_backfill(text, text[], text, text, jsonb, jsonb, jsonb),
   corrections.chunk_backfill(text, text, bigint, bigint, jsonb), corrections.seal_backfill(text, text),
   corrections.promote_backfill(text, text, jsonb, timestamptz, boolean), corrections.revert_backfill(text, text),

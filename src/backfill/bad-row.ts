@@ -1,7 +1,7 @@
 import type { ClientBase, DatabaseError } from 'pg';
 import { qualified } from '../db/identifier.ts';
 import { verdictOf } from '../db/sqlstate.ts';
-import type { FileRow } from './read-rows.ts';
+import type { FileRow } from './file-row.ts';
 import type { RowWriting } from './row-writing.ts';
 
 /** A row that the log does not take: where, and which rule it breaks. Never the value itself; it may be anybody's. */

@@ -19,7 +19,7 @@ import type { BackfillTarget } from './promotion.ts';
 import { isDone, recordDone, untilVisible } from './request.ts';
 import type { Request } from './request.ts';
 import { revert } from './revert.ts';
-import { readBackfillRows, stageRows } from './stage.ts';
+import { stageFromLog } from './stage-copy.ts';
 import { moveTo, readBackfill, takeOver, writeWish } from './state.ts';
 import type { Backfill } from './state.ts';
 
@@ -62,9 +62,7 @@ async function stageChunk(
   const target = targets.find((part) => part.target.name === targetName)?.target;
   if (!target) return recordDone(store, request, `${targetName} is no target of the backfill`);
   const isAbandoned = (await readBackfill(store, name))?.state === 'abandoned';
-  if (!isAbandoned)
-    for await (const rows of readBackfillRows(source, { backfill: name, target, first, last }))
-      await stageRows(store, target, rows);
+  if (!isAbandoned) await stageFromLog({ source, store }, { backfill: name, target, first, last });
   await recordDone(store, request, isAbandoned ? 'abandoned before' : 'staged');
 }
 

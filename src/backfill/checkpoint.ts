@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
+import { isLines } from './load-pieces.ts';
+import type { LoadItem } from './load-pieces.ts';
 
 /** How far an input has been loaded; kept with the last chunk of it, in the transaction of its rows. */
 export interface Checkpoint {
@@ -49,16 +51,24 @@ export async function lockInput(
   );
 }
 
-/** A checksum over records, which can be asked for on the way. */
+/** A checksum over what is loaded, which can be asked for on the way, and does not depend on how it is cut. */
 export interface Checksum {
-  add(record: unknown): void;
+  add(item: LoadItem): void;
   value(): string;
 }
 
 export function createChecksum(): Checksum {
   const hash = createHash('sha256');
+  let header: readonly string[] | undefined;
+  const addText = (text: string): void => void hash.update(text);
   return {
-    add: (record) => void hash.update(JSON.stringify(record)).update('\n'),
+    add: (item) => {
+      if (!isLines(item)) return addText(`${JSON.stringify('values' in item ? item.values : item.raw)}\n`);
+      // once a file: its lines come in parts
+      if (header !== item.columns) addText(`${JSON.stringify(item.columns)}\n`);
+      header = item.columns;
+      addText(item.text);
+    },
     value: () => hash.copy().digest('hex'),
   };
 }

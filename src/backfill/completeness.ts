@@ -41,7 +41,7 @@ export async function readHeld(
        select l.digest from letters l where l.dismissed
      )
      select (select count(*) from held)::text as rows,
-       (select coalesce(sum(h.digest::numeric), 0) from held h)::text as digest,
+       (select coalesce(sum(h.digest), 0) from held h)::text as digest,
        (select count(*) from letters l where not l.dismissed)::text as set_aside`,
     [backfill, target.name],
   );

@@ -7,7 +7,7 @@ import { logTable } from '../log/log-columns.ts';
 import { explainBadRow } from './bad-row.ts';
 import type { BadRow } from './bad-row.ts';
 import { runHalving } from './halving.ts';
-import type { FileRow } from './read-rows.ts';
+import type { FileRow } from './file-row.ts';
 import type { RowWriting } from './row-writing.ts';
 
 /**

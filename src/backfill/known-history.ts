@@ -1,6 +1,6 @@
 import type { Pool } from 'pg';
 import type { Target } from '../change/target.ts';
-import type { FileRow } from './read-rows.ts';
+import type { FileRow } from './file-row.ts';
 
 /** Corrections with the time at which each was known, in the order of these times, and where they go. */
 export interface HistoryImport {

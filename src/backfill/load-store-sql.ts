@@ -8,7 +8,7 @@ import type { Loaded } from './load.ts';
 import { loadOnce, noRow, notRunnable, selectErrors } from './load-once.ts';
 import type { SqlLoadWork } from './load-once.ts';
 import { pieceOfRows, pieces } from './pieces.ts';
-import type { FileRow } from './read-rows.ts';
+import type { FileRow } from './file-row.ts';
 import type { RowWriting } from './row-writing.ts';
 
 /**

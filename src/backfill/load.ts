@@ -17,11 +17,14 @@ import { describeBadRow } from './bad-row.ts';
 import type { BadRow } from './bad-row.ts';
 import { createChecksum, lockInput, readCheckpoint } from './checkpoint.ts';
 import type { Checkpoint, Checksum } from './checkpoint.ts';
+import { areCopied, copyLines, readCastColumns } from './copy-lines.ts';
+import type { WrittenRows } from './copy-lines.ts';
+import { lineError } from './file-row.ts';
+import type { FileRow, UnreadRow } from './file-row.ts';
 import { insertRows } from './insert-rows.ts';
-import { pieceOfRows, pieces } from './pieces.ts';
-import type { Piece } from './pieces.ts';
-import { lineError } from './read-rows.ts';
-import type { FileRow, UnreadRow } from './read-rows.ts';
+import { isLines, loadPieces } from './load-pieces.ts';
+import type { LoadItem, LoadPiece } from './load-pieces.ts';
+import { cutLines, recordsOf } from './plain-lines.ts';
 import type { RowWriting } from './row-writing.ts';
 import type { SkipFile, SkippedRow } from './skip-file.ts';
 
@@ -32,12 +35,12 @@ export interface LoadWork {
   readonly name: string;
   /** Names the input: the same name with other content is refused. */
   readonly input: string;
-  readonly rows: AsyncIterable<FileRow | UnreadRow>;
+  readonly rows: AsyncIterable<LoadItem>;
   /** Fields of the rows that are not for the log. */
   readonly ignore?: readonly string[];
   /** A start that is null means an open one; otherwise such a row is refused. */
   readonly openStart?: boolean;
-  /** Rows of a transaction, 5,000 at most and by default. */
+  /** Records of a transaction, where they are to be fewer than `loadPieces` takes. */
   readonly chunkRows?: number;
   /** Where bad rows go. Without it the first one ends the load. */
   readonly skipBad?: SkipFile;
@@ -80,13 +83,13 @@ export async function loadRows(work: LoadWork): Promise<Loaded> {
     columns: await readAppendColumns(source, target.name),
     ignore: work.ignore ?? [],
     openStart: work.openStart === true,
+    cast: await readCastColumns(source, target),
   };
   await skipBad?.keepUpTo(reached.line);
   const checksum = createChecksum();
-  const size = Math.min(work.chunkRows ?? pieceOfRows.size, pieceOfRows.size);
   const load = { work, writing, checksum };
   let [at, written] = [{ committed: reached, ...reached }, 0];
-  for await (const piece of pieces(rowsBehind(load, reached), { ...pieceOfRows, size })) {
+  for await (const piece of loadPieces(rowsBehind(load, reached), work.chunkRows)) {
     const rows = await withTransaction(source, (client) => writeChunk(client, load, piece, at)).catch(
       (error: unknown) => {
         throw asRefusal(error);
@@ -112,21 +115,68 @@ interface Place extends Checkpoint {
 
 async function writeChunk(
   client: ClientBase,
-  { work, writing, checksum }: Load,
-  { items, isLast }: Piece<FileRow | UnreadRow>,
+  load: Load,
+  piece: LoadPiece,
   before: Place,
 ): Promise<{ at: Place; written: number }> {
+  const { work, checksum } = load;
   const { target, name, input, skipBad } = work;
   await lockInput(client, name, target.name, input);
   const { read } = await readCheckpoint(client, name, target.name, input);
   if (read !== before.committed.read) throw loadedElsewhere(work);
   const left: SkippedRow[] = [];
+  const written = await writePiece(client, load, piece, before, left);
+  for (const item of 'lines' in piece ? [piece.lines] : piece.items) checksum.add(item);
+  const reached: Checkpoint = {
+    source: input,
+    checksum: checksum.value(),
+    read: before.read + piece.count,
+    skipped: before.skipped + left.length,
+    line: piece.lastLine,
+    isEnd: piece.isLast,
+  };
+  if (written) {
+    const { first, last } = written;
+    await chunkBackfill(client, name, { target: target.name, first, last, loader: { ...reached } });
+  }
+  // before the commit: what the checkpoint counts is in the file
+  await skipBad?.add(left.toSorted((one, other) => one.line - other.line));
+  return {
+    at: { ...reached, committed: written ? reached : before.committed },
+    written: written?.rows ?? 0,
+  };
+}
+
+/** Lines as they are, where the log takes all of them; record by record it is said which it refuses. Undefined: there is none to write. */
+async function writePiece(
+  client: ClientBase,
+  load: Load,
+  piece: LoadPiece,
+  before: Place,
+  left: SkippedRow[],
+): Promise<WrittenRows | undefined> {
+  if (!('lines' in piece)) return writeRecords(client, load, piece.items, before, left);
+  const copied = areCopied(load.writing, piece.lines)
+    ? await copyLines(client, load.writing, piece.lines)
+    : undefined;
+  return copied ?? writeRecords(client, load, recordsOf(piece.lines), before, left);
+}
+
+/** @param left gets the bad ones, where they are set aside */
+async function writeRecords(
+  client: ClientBase,
+  { work, writing }: Load,
+  items: readonly (FileRow | UnreadRow)[],
+  before: Place,
+  left: SkippedRow[],
+): Promise<WrittenRows | undefined> {
   const leaveOut = (
     row: FileRow | UnreadRow,
     bad: Pick<BadRow, 'column' | 'rule'>,
     isShape = false,
   ): void => {
-    if (!skipBad || (isShape && before.read === 0 && row === items[0])) throw badLine(work, row.line, bad);
+    const isFirst = before.read === 0 && row === items[0];
+    if (!work.skipBad || (isShape && isFirst)) throw badLine(work, row.line, bad);
     left.push({
       line: row.line,
       column: bad.column,
@@ -139,49 +189,30 @@ async function writeChunk(
     return 'values' in row;
   });
   const ids = await insertRows(client, writing, readable, (row, bad) => leaveOut(row, bad, bad.isShape));
-  for (const row of items) checksum.add(contentOf(row));
-  const reached: Checkpoint = {
-    source: input,
-    checksum: checksum.value(),
-    read: before.read + items.length,
-    skipped: before.skipped + left.length,
-    line: items.at(-1)!.line,
-    isEnd: isLast,
-  };
-  if (ids.length > 0) {
-    await chunkBackfill(client, name, {
-      target: target.name,
-      first: ids[0]!,
-      last: ids.at(-1)!,
-      loader: { ...reached },
-    });
-  }
-  // before the commit: what the checkpoint counts is in the file
-  await skipBad?.add(left.toSorted((one, other) => one.line - other.line));
-  return { at: { ...reached, committed: ids.length > 0 ? reached : before.committed }, written: ids.length };
+  return ids.length > 0 ? { first: ids[0]!, last: ids.at(-1)!, rows: ids.length } : undefined;
 }
 
-/** The records behind a checkpoint, when those before it are the ones that it was made of. */
-async function* rowsBehind(
-  { work, checksum }: Load,
-  reached: Checkpoint,
-): AsyncGenerator<FileRow | UnreadRow> {
+/** What is behind a checkpoint, when the records before it are the ones that it was made of. */
+async function* rowsBehind({ work, checksum }: Load, reached: Checkpoint): AsyncGenerator<LoadItem> {
   let read = 0;
-  for await (const row of work.rows) {
-    if (read < reached.read) {
-      checksum.add(contentOf(row));
-      read++;
+  for await (const item of work.rows) {
+    const [before, behind] = partAt(item, reached.read - read);
+    if (before) {
+      checksum.add(before);
+      read += isLines(before) ? before.rows : 1;
       if (read === reached.read && checksum.value() !== reached.checksum) throw otherContent(work, reached);
-      continue;
     }
+    if (!behind) continue;
     if (reached.isEnd) throw otherContent(work, reached);
-    yield row;
+    yield behind;
   }
   if (read < reached.read) throw otherContent(work, reached);
 }
 
-function contentOf(row: FileRow | UnreadRow): unknown {
-  return 'values' in row ? row.values : row.raw;
+/** What of an item is among the next so many records, and what is behind them. */
+function partAt(item: LoadItem, records: number): [LoadItem | undefined, LoadItem | undefined] {
+  if (records <= 0) return [undefined, item];
+  return isLines(item) ? cutLines(item, records) : [item, undefined];
 }
 
 function badLine(

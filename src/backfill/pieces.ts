@@ -1,4 +1,4 @@
-import type { FileRow, UnreadRow } from './read-rows.ts';
+import type { FileRow, UnreadRow } from './file-row.ts';
 
 /** Some items of a stream that go into one transaction. */
 export interface Piece<T> {

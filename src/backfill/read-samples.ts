@@ -4,7 +4,7 @@ import type { BackfillFile } from './backfill-file.ts';
 import type { Sample } from './check-result.ts';
 import type { StatedSample } from './define-backfill.ts';
 import { readRows } from './read-rows.ts';
-import type { FileRow } from './read-rows.ts';
+import type { FileRow } from './file-row.ts';
 
 /** What a sample is of. */
 export interface SampledTarget {

@@ -12,4 +12,6 @@ export interface RowWriting {
   readonly ignore: readonly string[];
   /** Whether a start that is null means an open one. Without it such a row is refused: a missing start is a mistake more often. */
   readonly openStart?: boolean;
+  /** Columns whose texts are cast, and not read by COPY: `readCastColumns`. */
+  readonly cast?: readonly string[];
 }

@@ -7,7 +7,8 @@ import { ownObject } from '../store/names.ts';
 import { readHeld } from './completeness.ts';
 import type { Held } from './completeness.ts';
 import type { Promotion } from './promotion.ts';
-import { allIds, readBackfillRows, stageRows } from './stage.ts';
+import { allIds } from './stage.ts';
+import { stageFromLog } from './stage-copy.ts';
 import { moveTo, writeProblem } from './state.ts';
 import type { Backfill, Sealed } from './state.ts';
 
@@ -95,8 +96,7 @@ async function stageAnew(
     await holdFence(client, backfill);
     await deleteStaged(client, backfill, target);
   });
-  for await (const rows of readBackfillRows(source, { backfill, target, ...allIds }))
-    await stageRows(store, target, rows, columns);
+  await stageFromLog({ source, store }, { backfill, target, ...allIds }, columns);
 }
 
 /** Of a sealed backfill only: what is staged is checked as it is. */

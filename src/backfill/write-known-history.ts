@@ -8,8 +8,8 @@ import { insertRows } from './insert-rows.ts';
 import type { RowWriting } from './row-writing.ts';
 import type { HistoryImport } from './known-history.ts';
 import { pieceOfRows, pieces } from './pieces.ts';
-import { lineError } from './read-rows.ts';
-import type { FileRow } from './read-rows.ts';
+import { lineError } from './file-row.ts';
+import type { FileRow } from './file-row.ts';
 
 /**
  * Writes the rows to the log under the import's name, and for each time of knowing a request that says which ids it has.

@@ -65,6 +65,7 @@ export async function load(name: string, file: string | undefined, options: Load
   const config = await loadConfig(options);
   const { loadBackfill } = await import('../pipeline/load-backfill.ts');
   const bar = createProgressBar(name, 'rows');
+  const progress = showProgress(name);
   const loaded = await loadBackfill(config, file === undefined ? { sql: sql! } : { file, format }, {
     backfill: name,
     target,
@@ -73,6 +74,7 @@ export async function load(name: string, file: string | undefined, options: Load
     openStart,
     skipBad,
     onProgress: ({ read, written, share }) => bar.show({ done: read, doneNow: written, share }),
+    onBlocked: (text) => progress.say(text),
   }).finally(() => bar.end());
   if (options.json) printJson(loaded);
   else {

@@ -117,14 +117,12 @@ export async function moveToArchive(source: ClientBase, target: string, written:
      group by l._id / ${archiveBlockSize}`,
     [recorded[0]!.number, numbers],
   );
-  const texts = figures.columns.map(
-    (name) => `case when g.${ident(name)} is distinct from null then concat(g.${ident(name)}) end`,
-  );
+  const values = figures.columns.map((name) => `g.${ident(name)}`);
   const { rows: gone } = await source.query<{ rows: string; nonces: string; digest: string }>(
     `with gone as (
        delete from ${log} l where l._id = any($1::bigint[]) returning l.*
      )
-     select count(*) as rows, bit_xor(g._nonce) as nonces, sum(${rowDigest(texts)}::numeric) as digest from gone g`,
+     select count(*) as rows, bit_xor(g._nonce) as nonces, sum(${rowDigest(values)}) as digest from gone g`,
     [numbers],
   );
   const { rows, nonces, digest } = gone[0]!;

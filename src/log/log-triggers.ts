@@ -32,12 +32,12 @@ function triggersOf(target: Target): (Statement & { name: string })[] {
       ].join('\n'),
     },
     {
-      // `when`, so that a live correction pays nothing; `after`, so that COPY need not insert row by row for it
+      // once a statement: locking and reading the backfill for each row is twice the work of writing the row
       name: '_guard_backfill',
       purpose: `no row of ${target.name} enters a backfill that is unknown or closed`,
       sql: [
         `create trigger _guard_backfill after insert on ${table}`,
-        `for each row when (new._backfill is not null) execute function corrections._guard_backfill()`,
+        `referencing new table as added for each statement execute function corrections._guard_backfill()`,
       ].join('\n'),
     },
   ];

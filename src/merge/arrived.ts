@@ -121,7 +121,7 @@ export function arrivingNames(target: Target): readonly string[] {
 }
 
 /**
- * The same for rows of one backfill, `$1`, whose texts stand in a table.
+ * The same for rows of one backfill, `$1`, whose texts stand in a table: `$2` is the `_recorded_at` of those that have none there.
  *
  * @param texts a table with the columns of `arrivingNames`, of type text
  * @param conflict what becomes of a row that is staged already, as SQL; empty: the statement fails
@@ -133,8 +133,12 @@ export function stageTextsSql(
   digested = digestColumns(target),
 ): string {
   const arriving = arrivingColumns(target);
-  const values = arriving.map(({ name, baseType }) =>
-    inAxisForm(target, name, `a.${ident(name)}::${baseType}`),
+  const shared = new Map([
+    ['_backfill', '$1::text'],
+    ['_recorded_at', 'coalesce(a._recorded_at::timestamptz, $2::timestamptz)'],
+  ]);
+  const values = arriving.map(
+    ({ name, baseType }) => shared.get(name) ?? inAxisForm(target, name, `a.${ident(name)}::${baseType}`),
   );
   const known = new Set(arriving.map(({ name }) => name));
   const digest = rowDigest(digested.map((name) => (known.has(name) ? `a.${ident(name)}` : 'null::text')));

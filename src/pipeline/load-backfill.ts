@@ -2,11 +2,12 @@ import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import type { Pool } from 'pg';
 import { loadRemedy, loadRows } from '../backfill/load.ts';
-import type { LoadProgress, Loaded } from '../backfill/load.ts';
+import type { LoadProgress, LoadWork, Loaded } from '../backfill/load.ts';
 import { loadSql } from '../backfill/load-sql.ts';
 import { loadStoreSql } from '../backfill/load-store-sql.ts';
-import { readRecords } from '../backfill/read-rows.ts';
-import type { FileRow, UnreadRow } from '../backfill/read-rows.ts';
+import type { FileRow } from '../backfill/file-row.ts';
+import type { LoadItem } from '../backfill/load-pieces.ts';
+import { readInput } from '../backfill/read-rows.ts';
 import { createSkipFile } from '../backfill/skip-file.ts';
 import type { ByteStream } from '../backfill/text-file.ts';
 import type { Target } from '../change/target.ts';
@@ -20,6 +21,7 @@ import { resolveTargets } from '../store/resolve-targets.ts';
 import { withServers } from './connections.ts';
 import { findTarget } from './find-target.ts';
 import { requireInstall } from './install.ts';
+import { tellIfBlocked } from './lock-wait.ts';
 
 /** What is loaded: a file (`-` is stdin), a select that runs in the source (or in the store), or rows of a program. */
 export type LoadInput =
@@ -41,6 +43,8 @@ export interface LoadOptions {
   /** What to do about a bad row. */
   readonly remedy?: string | undefined;
   readonly onProgress?: ((progress: LoadProgress & { readonly share: number | null }) => void) | undefined;
+  /** Told once, after some seconds: who holds the backfill, or the input. */
+  readonly onBlocked?: ((holder: string) => void) | undefined;
 }
 
 /** Loads into an open backfill; killed anywhere and run again, it goes on. See `backfill/load.ts`. */
@@ -58,13 +62,15 @@ export async function loadBackfill(
     const work = { source, target: target!, name: options.backfill };
     if ('sql' in input) {
       const select = { ...work, sql: input.sql, input: options.source };
-      return input.on === 'store' ? loadStoreSql({ ...select, store }) : loadSql(select);
+      return tellIfBlocked(source, options.onBlocked, () =>
+        input.on === 'store' ? loadStoreSql({ ...select, store }) : loadSql(select),
+      );
     }
     const { rows, share } =
       'file' in input
         ? await openFile(input, options.remedy)
         : { rows: rowsOf(source, target!, input.rows), share: () => null };
-    return loadRows({
+    const loading: LoadWork = {
       ...work,
       input: inputName(input, options.source),
       rows,
@@ -73,7 +79,8 @@ export async function loadBackfill(
       openStart: options.openStart === true,
       ...(options.skipBad === undefined ? {} : { skipBad: createSkipFile(options.skipBad) }),
       onProgress: (progress) => options.onProgress?.({ ...progress, share: share() }),
-    });
+    };
+    return tellIfBlocked(source, options.onBlocked, () => loadRows(loading));
   });
 }
 
@@ -103,7 +110,7 @@ async function onlyTarget(source: Pool, backfill: string): Promise<string> {
 }
 
 interface OpenedRows {
-  readonly rows: AsyncIterable<FileRow | UnreadRow>;
+  readonly rows: AsyncIterable<LoadItem>;
   /** How much of it has been read, 0 to 1, where that is known. */
   readonly share: () => number | null;
 }
@@ -125,7 +132,7 @@ async function openFile(
     read = () => file.bytesRead ?? 0;
   };
   return {
-    rows: readRecords({ path, format, remedy, onOpen }),
+    rows: readInput({ path, format, remedy, onOpen }),
     share: () => (size > 0 ? Math.min(1, read() / size) : null),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Asking the source for something of a backfill, whose row another session may hold: one that loads, or one that asked before and
- * did not end its transaction.
+ * Asking the source for something of a backfill, or loading into it, while another session may hold its row, or the input: one that
+ * loads, or one that asked before and did not end its transaction.
  *
  * Promise: who waits is told for whom, and waits no longer than was said.
  */
@@ -42,7 +42,7 @@ export async function askPatiently<T>(
     const ended = new AbortController();
     const watch = watchFor(
       source,
-      rows[0]!.pid,
+      () => [rows[0]!.pid],
       Math.min(toldAfterMs, timeoutMs / 2),
       ended.signal,
       (found) => {
@@ -61,10 +61,41 @@ export async function askPatiently<T>(
   });
 }
 
-/** Tells once who keeps the session waiting. That it cannot be found out stops nobody from waiting. */
+/** `body` loads by sessions of `source`; one that is kept waiting for some seconds is told of, once. */
+export async function tellIfBlocked<T>(
+  source: Pool,
+  onBlocked: LockWaitOptions['onBlocked'],
+  body: () => Promise<T>,
+): Promise<T> {
+  if (!onBlocked) return body();
+  const pids = new Set<string>();
+  // pg has the number of its session, its types do not
+  const note = (client: PoolClient): unknown =>
+    pids.add(String((client as PoolClient & { processID: number }).processID));
+  source.on('acquire', note);
+  const ended = new AbortController();
+  const watch = watchFor(
+    source,
+    () => [...pids],
+    loadToldAfterMs,
+    ended.signal,
+    (found) => onBlocked(`waits for ${found}, which holds the backfill, or this input of it, in the source`),
+  );
+  try {
+    return await body();
+  } finally {
+    ended.abort();
+    await watch;
+    source.off('acquire', note);
+  }
+}
+
+const loadToldAfterMs = 5_000;
+
+/** Tells once who keeps the sessions waiting. That it cannot be found out stops nobody from waiting. */
 async function watchFor(
   source: Pool,
-  pid: string,
+  pids: () => readonly string[],
   everyMs: number,
   ended: AbortSignal,
   tell: (holder: string) => void,
@@ -72,7 +103,7 @@ async function watchFor(
   try {
     for (let holder: string | undefined; holder === undefined;) {
       await sleep(everyMs, undefined, { signal: ended });
-      holder = await readHolder(source, pid);
+      holder = await readHolder(source, pids());
       if (holder !== undefined) tell(holder);
     }
   } catch {
@@ -80,13 +111,14 @@ async function watchFor(
   }
 }
 
-async function readHolder(source: Pool, pid: string): Promise<string | undefined> {
+async function readHolder(source: Pool, pids: readonly string[]): Promise<string | undefined> {
   const { rows } = await source.query<{ holder: string }>(
     `select format('session %s%s', b.pid, ' (' || nullif(a.application_name, '') || ')') as holder
-     from unnest(pg_blocking_pids($1::int)) as b (pid)
+     from unnest($1::int[]) as waiting (pid)
+     cross join lateral unnest(pg_blocking_pids(waiting.pid)) as b (pid)
      left join pg_stat_activity a on a.pid = b.pid
      limit 1`,
-    [pid],
+    [pids],
   );
   return rows[0]?.holder;
 }

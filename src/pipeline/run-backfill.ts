@@ -207,7 +207,7 @@ function load(
   { name, folder, fileName }: BackfillFile,
   { target, rows }: BackfillFile['rows'][number],
   place: number,
-  { onLoad }: RunOptions,
+  { onLoad, onBlocked }: RunOptions,
 ): Promise<Loaded> {
   const more =
     'file' in rows
@@ -223,6 +223,7 @@ function load(
     source: inputName(rows, place),
     remedy: 'file' in rows ? mendFile : mendProgram,
     onProgress: onLoad,
+    onBlocked,
     ...more,
   }).catch((error: unknown) => {
     if (!isEmendError(error) || error.code !== 'backfill_refused') throw error;

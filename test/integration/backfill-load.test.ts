@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadRemedy, loadRows } from '../../src/backfill/load.ts';
 import type { LoadWork } from '../../src/backfill/load.ts';
 import { loadSql } from '../../src/backfill/load-sql.ts';
-import { readRecords } from '../../src/backfill/read-rows.ts';
+import { readInput } from '../../src/backfill/read-rows.ts';
 import { createSkipFile } from '../../src/backfill/skip-file.ts';
 import { abandonBackfill, openBackfill, sealBackfill } from '../../src/log/backfill.ts';
 import { withTransaction } from '../../src/db/transaction.ts';
@@ -70,7 +70,7 @@ describe('loading a backfill', () => {
       target: db.targets[0]!,
       name,
       input: 'fares',
-      rows: readRecords({ path, remedy: loadRemedy }),
+      rows: readInput({ path, remedy: loadRemedy }),
       ...over,
     });
   const routesOf = async (name: string) => {
@@ -329,7 +329,7 @@ describe('loading a backfill', () => {
         value: Readable.from([Buffer.from(text)]),
         configurable: true,
       });
-      return load(name, '-', { rows: readRecords({ path: '-', format, remedy: loadRemedy }) });
+      return load(name, '-', { rows: readInput({ path: '-', format, remedy: loadRemedy }) });
     };
     try {
       await expect(given()).rejects.toThrow(
@@ -441,7 +441,7 @@ describe('loading a backfill', () => {
     const closing = load(name, path, {
       chunkRows: 3,
       rows: (async function* () {
-        for await (const row of readRecords({ path, remedy: '' })) {
+        for await (const row of readInput({ path, remedy: '' })) {
           if (++chunks === 6) await abandonBackfill(db.source, name, { reason: 'wrong' });
           yield row;
         }

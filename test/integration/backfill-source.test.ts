@@ -2,6 +2,7 @@ import { drizzle } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
 import type { ClientBase } from 'pg';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { digestOfTexts, rowDigest } from '../../src/change/row-digest.ts';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
 import { withClient, withTransaction } from '../../src/db/transaction.ts';
 import { correct } from '../../src/log/append.ts';
@@ -252,7 +253,7 @@ describe('backfills in the source', () => {
       await client.query(`select set_config($1, $2, true)`, [name, value]);
       expect(await digest(client)).toBe(before);
       // without the settings of the function it would not be
-      await client.query('alter function corrections._digest_values(text) reset all');
+      await client.query('alter function corrections._digest_values reset all');
       expect(await digest(client)).not.toBe(before);
       await client.query('rollback');
     });
@@ -261,7 +262,7 @@ describe('backfills in the source', () => {
   test('the digest is that of the texts that a reader of the log gets', async () => {
     const name = await opened({ targets: ['values'] });
     await db.source.query(
-      `insert into corrections.values (id, flag, code, f, raw, n, _backfill) values (7, true, 'ab', 'NaN', 'é', 2, $1), (8, null, null, 1e300, null, null, $1)`,
+      `insert into corrections.values (id, flag, code, f, raw, n, _backfill) values (7, true, 'ab', 'NaN', 'é', 2, $1), (8, null, '\\''', 1e300, null, null, $1)`,
       [name],
     );
     const target = db.targets.find((each) => each.name === 'values')!;
@@ -271,16 +272,25 @@ describe('backfills in the source', () => {
       [name],
     );
     const { createHash } = await import('node:crypto');
+    const literalOf = (value: string | null) =>
+      value === null ? 'NULL' : `${value.includes('\\') ? 'E' : ''}'${value.replaceAll(/['\\]/g, '$&$&')}'`;
     const sum = rows
-      .map((row) => {
-        const text = Object.values(row)
-          .map((value) => (value === null ? '-' : `${Array.from(value).length}:${value}`))
-          .join('');
-        return createHash('md5').update(text).digest().readBigInt64BE(0);
-      })
+      .map((row) =>
+        createHash('md5').update(Object.values(row).map(literalOf).join(',')).digest().readBigInt64BE(0),
+      )
       .reduce((one, other) => one + other, 0n);
     await sealBackfill(db.source, name);
     expect((await sealedOf(name))!.values).toMatchObject({ rows: 2, digest: String(sum) });
+  });
+
+  test('the digest of more texts than a function takes is that of the same texts in this process', async () => {
+    const some = [null, '', 'NULL', "it's", '\\', "\\'", 'é😀', 'a,b', "','"];
+    const texts = Array.from({ length: 205 }, (_, n) => some[n % some.length]!);
+    const given = texts.map((_, n) => `($1::text[])[${n + 1}]`);
+    const { rows } = await db.source.query<{ digest: string }>(`select ${rowDigest(given)}::text as digest`, [
+      texts,
+    ]);
+    expect(rows[0]!.digest).toBe(String(digestOfTexts(texts)));
   });
 
   test('the digest is planned again when the target has another column, and once only', async () => {
@@ -348,6 +358,57 @@ describe('backfills in the source', () => {
       1,
     ]);
     await db.source.query(`alter table corrections.prices reset (autovacuum_enabled)`);
+  });
+
+  test.each<[string, string, boolean]>([
+    ['chunks that say it together', 'select first, last from halves', true],
+    ['a row that no chunk has', 'select first, last from halves limit 1', false],
+    [
+      'chunks that overlap',
+      'select first, last from halves union all select min(first), max(last) from halves',
+      false,
+    ],
+  ])('seal counts and digests the log as it is, from %s', async (_what, chunks, isFromChunks) => {
+    const name = await opened();
+    await db.source.query(insert(name, 10));
+    const { rows } = await db.source.query<{ first: string; last: string }>(
+      `with halves as (
+         select min(_id) as first, max(_id) as last
+         from (select l._id, ntile(2) over (order by l._id) as half from corrections.prices l where l._backfill = '${name}') as r
+         group by half
+       )
+       ${chunks}`,
+    );
+    for (const chunk of rows) await chunkBackfill(db.source, name, { target: 'prices', ...chunk });
+    const before = await chunksOf(name);
+    const { rows: held } = await db.source.query(`select from corrections._held_by_chunks($1, 'prices')`, [
+      name,
+    ]);
+    expect(held).toHaveLength(isFromChunks ? 1 : 0);
+    await sealBackfill(db.source, name);
+    const { rows: log } = await db.source.query(
+      `select jsonb_build_object('rows', d.rows, 'digest', d.digest::text, 'columns', d.columns)::text as sealed
+       from corrections._digest_prices($1) d`,
+      [name],
+    );
+    expect((await sealedOf(name))!.prices).toEqual(JSON.parse((log[0] as { sealed: string }).sealed));
+    const asked = (await chunksOf(name)).slice(before.length).map((chunk) => Number(chunk.rows));
+    expect(asked).toEqual(_what.startsWith('a row') ? [5] : []);
+  });
+
+  test('one statement writes rows of several backfills, and of none, where each of them takes them', async () => {
+    const [open, closed] = [await opened(), await loaded()];
+    const rows = (names: readonly (string | null)[]) => ({
+      text: `insert into corrections.prices (product, valid_from, price, _backfill)
+             select 'P', '2026-01-01', 1, n from unnest($1::text[]) as n`,
+      values: [names],
+    });
+    await db.source.query(rows([open, null, closed, open]));
+    await sealBackfill(db.source, closed);
+    await expect(db.source.query(rows([open, null, closed]))).rejects.toThrow(/was closed at/);
+    await expect(db.source.query(rows([open, 'nope']))).rejects.toThrow(/there is no backfill "nope"/);
+    await sealBackfill(db.source, open);
+    expect([(await sealedOf(open))!.prices!.rows, (await sealedOf(closed))!.prices!.rows]).toEqual([2, 2]);
   });
 
   test('a chunk whose range has gained a row since is asked for again', async () => {

@@ -1,12 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { allIds } from '../../src/backfill/stage.ts';
+import { stageFromLog } from '../../src/backfill/stage-copy.ts';
 import { takeOver } from '../../src/backfill/state.ts';
 import { defineConfig, timeline } from '../../src/config/define-config.ts';
 import { createPool } from '../../src/db/pool.ts';
 import { discardDeadLetters } from '../../src/pipeline/dead.ts';
 import { migrate } from '../../src/pipeline/migrate.ts';
 import { verify } from '../../src/pipeline/verify.ts';
-import { carryOutRequests, readRequests } from '../support/backfill-requests.ts';
+import { carryOutRequests, readRequests, withStaging } from '../support/backfill-requests.ts';
 import { eventually } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
@@ -119,6 +121,48 @@ describe('a sealed backfill', () => {
     await work();
     expect(await state()).toEqual({ state: 'checked', problem: null });
     expect(await staged()).toHaveLength(3);
+  });
+
+  it('has each row once and unchanged, though its rows are staged again, and by two at once', async () => {
+    const stretch = { backfill: name, target: install.targets[0]!, ...allIds };
+    const before = await staged();
+    await withStaging(install.store, async (pool) => {
+      const stage = () => stageFromLog({ source: install.source, store: pool }, stretch);
+      await stage();
+      expect(await staged()).toEqual(before);
+      await store(`delete from emend.fares_staged where _backfill = $1 and price = 2`, [name]);
+      await stage();
+      expect(await staged()).toHaveLength(3);
+      await store(`delete from emend.fares_staged where _backfill = $1`, [name]);
+      await Promise.all([stage(), stage()]);
+      expect(await staged()).toHaveLength(3);
+    });
+    await seal();
+    await work();
+    expect(await state()).toEqual({ state: 'checked', problem: null });
+  });
+
+  it('is staged also where the store denies temporary tables', async () => {
+    const role = `stager_${Date.now()}`;
+    const url = new URL(install.config.store.url);
+    const database = url.pathname.slice(1);
+    await store(`create role ${role} login password 'stager'`);
+    await store(`grant usage on schema emend to ${role}`);
+    await store(`grant all on all tables in schema emend to ${role}`);
+    await store(`revoke temporary on database ${database} from public`);
+    [url.username, url.password] = [role, 'stager'];
+    const limited = createPool({ url: url.href, applicationName: 'emend test' });
+    try {
+      const target = install.targets[0]!;
+      await store(`delete from emend.fares_staged where _backfill = $1`, [name]);
+      await stageFromLog({ source: install.source, store: limited }, { backfill: name, target, ...allIds });
+      expect(await staged()).toHaveLength(3);
+    } finally {
+      await limited.end();
+      await store(`grant temporary on database ${database} to public`);
+      await store(`drop owned by ${role}`);
+      await store(`drop role ${role}`);
+    }
   });
 
   it('keeps what was sealed, though a worker that read it before the seal writes after one that read it later', async () => {

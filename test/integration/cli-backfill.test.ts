@@ -348,6 +348,28 @@ describe('emend backfill', () => {
     ]);
   });
 
+  it('load says whom it waits for while another session holds the backfill, and goes on when that has ended', async () => {
+    await openStatedBackfill(resolved, opening({ name: 'held' }));
+    write('held.csv', 'route,valid_from,price\nR1,2026-09-01,110\n');
+    const holder = new Client({ connectionString: databases.sourceUrl, application_name: 'a colleague' });
+    await holder.connect();
+    try {
+      await holder.query('begin');
+      await holder.query(`select from corrections._backfill where name = 'held' for update`);
+      const loading = cli.start(['backfill', 'load', 'held', 'held.csv']);
+      await loading.said('held: waits for session');
+      await holder.query('commit');
+      const { code, stderr } = await loading.ended;
+      expect(stderr).toMatch(
+        /^held: waits for session \d+ \(a colleague\), which holds the backfill, or this input of it, in the source\n$/,
+      );
+      expect(code).toBe(0);
+    } finally {
+      await holder.end();
+    }
+    await abandon(resolved, 'held', { reason: 'a test' });
+  });
+
   it('run shows checks and diff of a file, promotes it when told to, and says what stands in the way', async () => {
     const select = `select 'R1' as route, date '2026-09-01' as valid_from, date '2026-10-01' as valid_to, 130 as price`;
     const file = write('of-a-file.sql', `-- target: fares\n-- reason: contract 17\n\n${select}\n`);

@@ -3,7 +3,9 @@ import { carryOut } from '../../src/backfill/carry-out.ts';
 import { requestsIn } from '../../src/backfill/request.ts';
 import type { Request } from '../../src/backfill/request.ts';
 import type { ResolvedConfig } from '../../src/config/resolved-config.ts';
+import { createPool } from '../../src/db/pool.ts';
 import { withClient } from '../../src/db/transaction.ts';
+import { mergeSettings } from '../../src/merge/merge.ts';
 import { prepareTargets } from '../../src/merge/prepared-target.ts';
 import { resolveTargets } from '../../src/store/resolve-targets.ts';
 
@@ -36,7 +38,20 @@ export async function carryOutRequests(
   const prepared = [...(await prepareTargets(store, targets, '$1::timestamptz')).values()];
   const resolve = async (names: readonly string[]) =>
     prepared.filter(({ target }) => names.includes(target.name));
-  for (const request of requests) await carryOut({ source, store, resolve }, request);
+  await withStaging(store, async (staging) => {
+    for (const request of requests) await carryOut({ source, store: staging, resolve }, request);
+  });
+}
+
+/** Lends a pool as workers have it for backfills: not of `mergeSessions`, whose clients take no COPY. */
+export async function withStaging(store: Pool, body: (staging: Pool) => Promise<void>): Promise<void> {
+  const url = store.options.connectionString!;
+  const staging = createPool({ url, applicationName: 'emend test staging', settings: mergeSettings });
+  try {
+    await body(staging);
+  } finally {
+    await staging.end();
+  }
 }
 
 /** What a worker in a process of its own is told. */

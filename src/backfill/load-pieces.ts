@@ -1,0 +1,81 @@
+import type { FileRow, UnreadRow } from './file-row.ts';
+import { pieceOfRows } from './pieces.ts';
+import { cutLines, joinLines } from './plain-lines.ts';
+import type { PlainLines } from './plain-lines.ts';
+
+/** What is loaded, as it comes: a record, or lines that need not be looked into. */
+export type LoadItem = FileRow | UnreadRow | PlainLines;
+
+/** What goes into one transaction: records, or lines. */
+export type LoadPiece = {
+  /** Records. */
+  readonly count: number;
+  readonly lastLine: number;
+  /** Nothing comes behind it. */
+  readonly isLast: boolean;
+} & ({ readonly lines: PlainLines } | { readonly items: readonly (FileRow | UnreadRow)[] });
+
+/** Lines cost next to nothing each, a transaction does. */
+export const linesOfPiece = 20_000;
+
+export function isLines(item: LoadItem): item is PlainLines {
+  return 'text' in item;
+}
+
+/** Cuts what is loaded into pieces; what is in memory does not grow with it. @param limit of records, where it is less */
+export async function* loadPieces(
+  items: AsyncIterable<LoadItem>,
+  limit = Infinity,
+): AsyncGenerator<LoadPiece> {
+  let held: PlainLines | (FileRow | UnreadRow)[] | undefined;
+  try {
+    for await (const cut of cuts(items, limit)) {
+      if (held) yield pieceOf(held, false);
+      held = cut;
+    }
+  } catch (error) {
+    // what cannot be read keeps nothing back that comes before it
+    if (held) yield pieceOf(held, false);
+    throw error;
+  }
+  if (held) yield pieceOf(held, true);
+}
+
+function pieceOf(held: PlainLines | (FileRow | UnreadRow)[], isLast: boolean): LoadPiece {
+  if (Array.isArray(held)) return { items: held, count: held.length, lastLine: held.at(-1)!.line, isLast };
+  return { lines: held, count: held.rows, lastLine: held.line + held.rows - 1, isLast };
+}
+
+async function* cuts(
+  items: AsyncIterable<LoadItem>,
+  limit: number,
+): AsyncGenerator<PlainLines | (FileRow | UnreadRow)[]> {
+  const [maxLines, maxRows] = [Math.min(limit, linesOfPiece), Math.min(limit, pieceOfRows.size)];
+  let lines: PlainLines | undefined;
+  let rows: (FileRow | UnreadRow)[] = [];
+  let weight = 0;
+  for await (const item of items) {
+    if (isLines(item)) {
+      if (rows.length > 0) yield rows;
+      [rows, weight] = [[], 0];
+      lines = lines ? joinLines(lines, item) : item;
+      while (lines && (lines.rows >= maxLines || lines.text.length > pieceOfRows.weight)) {
+        const [full, others] = cutLines(lines, maxLines);
+        yield full;
+        lines = others;
+      }
+      continue;
+    }
+    if (lines) yield lines;
+    lines = undefined;
+    const added = pieceOfRows.weigh(item);
+    if (rows.length > 0 && (rows.length >= maxRows || weight + added > pieceOfRows.weight)) {
+      yield rows;
+      [rows, weight] = [[], 0];
+    }
+    rows.push(item);
+    weight += added;
+  }
+  if (lines) yield lines;
+  if (rows.length > 0) yield rows;
+}
