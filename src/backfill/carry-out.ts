@@ -11,16 +11,17 @@
  */
 import type { Pool } from 'pg';
 import type { PromoteSpan } from '../config/promote-times.ts';
+import { verdictOf } from '../db/sqlstate.ts';
 import { EmendError } from '../errors.ts';
 import { abandon } from './abandon.ts';
 import { advance } from './advance.ts';
 import { withBackfillLock } from './backfill-lock.ts';
-import type { BackfillTarget } from './promotion.ts';
+import type { BackfillTarget, Promotion } from './promotion.ts';
 import { isDone, recordDone, untilVisible } from './request.ts';
 import type { Request } from './request.ts';
 import { revert } from './revert.ts';
 import { stageFromLog } from './stage-copy.ts';
-import { moveTo, readBackfill, takeOver, writeWish } from './state.ts';
+import { moveTo, readBackfill, takeOver, writeProblem, writeWish } from './state.ts';
 import type { Backfill } from './state.ts';
 
 export interface BackfillWork {
@@ -115,7 +116,7 @@ async function answer(
       });
       return recordDone(store, request, 'asked');
     case 'revert':
-      if (state === 'promoted') return revert({ store, backfill: name, targets }, request);
+      if (state === 'promoted') return revertOrSay({ store, backfill: name, targets }, request);
       if (isEnded) return recordDone(store, request, `nothing to revert: it is ${state}`);
       // the promote was refused, or comes after this one; the source takes no further request, so it can never be promoted
       return throwAway('nothing to revert: it was not promoted; it is abandoned');
@@ -126,5 +127,23 @@ async function answer(
       throw new EmendError('batch_invalid', `backfill ${name}: there is no request ${request.request}`, {
         remedy: 'Let reader and workers run the same version of emend.',
       });
+  }
+}
+
+/** What the table says to it, such as a foreign key of a row that came since, stands as its problem while it is tried again. */
+async function revertOrSay(promotion: Promotion, request: Request): Promise<void> {
+  try {
+    await revert(promotion, request);
+  } catch (error) {
+    if (verdictOf(error) === 'halve') {
+      // the message names constraint and table; the detail, which holds values, stays out of it
+      const why = `it is not reverted: ${(error as Error).message}`;
+      await writeProblem(
+        promotion.store,
+        promotion.backfill,
+        `${why}; it is tried again until that is mended`,
+      );
+    }
+    throw error;
   }
 }

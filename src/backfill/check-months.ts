@@ -30,7 +30,9 @@ export async function checkMonths(
 ): Promise<Finding[]> {
   const start = startOf(target);
   if (!start || !/^(timestamp|date)/.test(start.baseType)) return [];
-  const from = target.kind === 'facts' ? `(s.answer ->> ${literal(start.name)})` : 'c.valid_from';
+  const isInKey = target.key.some(({ name }) => name === start.name);
+  const ofFact = `(${isInKey ? 'c.key' : 's.answer'} ->> ${literal(start.name)})`;
+  const from = target.kind === 'facts' ? ofFact : 'c.valid_from';
   const numbers = target.values.filter(isNumeric).map(({ name }) => name);
   const count = (side: string): string => `count(*) filter (where s.side = '${side}')`;
   const sum = (name: string, side: string): string =>

@@ -1,10 +1,11 @@
 import type { ClientBase, Pool, PoolClient } from 'pg';
 import type { Target } from '../change/target.ts';
 import { identList } from '../db/identifier.ts';
+import { sqlState } from '../db/sqlstate.ts';
 import { stagedRows } from '../merge/arrived.ts';
 import { withinFence as fenced } from '../merge/fence.ts';
 import { mergeSql } from '../merge/merge-sql.ts';
-import { announceK0, kExpression } from '../store/clock.ts';
+import { announceK0, takeK } from '../store/clock.ts';
 import { ownObject } from '../store/names.ts';
 
 /** A target with what its merges need to know of it. */
@@ -35,14 +36,10 @@ export async function withinFence<T>(
   body: (client: PoolClient, k: string) => Promise<T>,
 ): Promise<T> {
   const parts = targets.map(({ target, number }) => ({ target, number, keys: keys(target) }));
-  return fenced(store, backfill, parts, async (client) => body(client, await takeK(client)));
-}
-
-/** One K for all targets: the backfill is told at once. */
-async function takeK(client: ClientBase): Promise<string> {
-  const { k0 } = await announceK0(client);
-  const { rows } = await client.query<{ k: string }>(`select (${kExpression('$1')})::text as k`, [k0]);
-  return rows[0]!.k;
+  return fenced(store, backfill, parts, async (client) => {
+    await announceK0(client);
+    return body(client, await takeK(client));
+  });
 }
 
 /** The keys of staged rows. */
@@ -55,11 +52,44 @@ export function stagedKeys(target: Target): string {
  * Their ledger entries are written by the same statement (law 6).
  */
 export async function mergeStaged(client: ClientBase, promotion: Promotion, k: string): Promise<void> {
-  for (const { target, revision } of promotion.targets) {
+  await inWorkableOrder(client, promotion.targets, async ({ target, revision }) => {
     const form = { arrived: stagedRows(target, '$2'), k: '$1::timestamptz', revision };
     await client.query(mergeSql(target, form), [k, promotion.backfill]);
     await client.query(`delete from ${ownObject(target, 'staged')} where _backfill = $1`, [
       promotion.backfill,
     ]);
+  });
+}
+
+const foreignKeyViolation = '23503';
+
+/**
+ * Does a step for each target. Foreign keys between them want partners to come first and to go last: a step that one keeps out is
+ * done again after the others, as long as that helps.
+ *
+ * @throws what Postgres says of the first that cannot be done
+ */
+export async function inWorkableOrder(
+  client: ClientBase,
+  targets: readonly BackfillTarget[],
+  step: (target: BackfillTarget) => Promise<void>,
+): Promise<void> {
+  for (let left = targets; left.length > 0;) {
+    const early: BackfillTarget[] = [];
+    let refusal: unknown;
+    for (const target of left) {
+      await client.query('savepoint step');
+      try {
+        await step(target);
+      } catch (error) {
+        if (sqlState(error) !== foreignKeyViolation) throw error;
+        refusal ??= error;
+        early.push(target);
+        await client.query('rollback to savepoint step');
+      }
+      await client.query('release savepoint step');
+    }
+    if (early.length === left.length) throw refusal;
+    left = early;
   }
 }

@@ -2,7 +2,7 @@ import type { Target } from '../change/target.ts';
 import { identList } from '../db/identifier.ts';
 import { refoldSql } from '../merge/refold.ts';
 import { ownObject, targetTable } from '../store/names.ts';
-import { withinFence } from './promotion.ts';
+import { inWorkableOrder, withinFence } from './promotion.ts';
 import type { Promotion } from './promotion.ts';
 import { recordDone } from './request.ts';
 import type { Request } from './request.ts';
@@ -28,8 +28,9 @@ export async function revert(promotion: Promotion, request: Request): Promise<vo
         `backfill ${backfill} was reverted: ${request.reason ?? 'no reason given'}`,
       ],
     );
-    for (const { target } of targets)
+    await inWorkableOrder(client, targets, async ({ target }) => {
       await client.query(refoldSql(target, believedKeys(target, '$2')), [k, backfill]);
+    });
     await client.query(`update emend.backfill set reverted_at = $2::timestamptz where name = $1`, [
       backfill,
       k,

@@ -13,7 +13,7 @@ import type { PoolOptions } from '../db/pool.ts';
 import { sqlState, verdictOf } from '../db/sqlstate.ts';
 import { inOneTrip, withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { announceK0, announcedK0, kExpression } from '../store/clock.ts';
+import { announceK0, takeK, takenK } from '../store/clock.ts';
 import { setAside } from './dead-letter.ts';
 import { fencesStand, requireNoFence } from './fence.ts';
 import { halve } from './halve.ts';
@@ -49,7 +49,7 @@ export interface MergeOptions {
  * are set aside, and their batch resolves.
  */
 export async function createMerge(options: MergeOptions): Promise<Handle> {
-  const prepared = await prepareTargets(options.pool, options.targets, kExpression(announcedK0));
+  const prepared = await prepareTargets(options.pool, options.targets, takenK);
   const nextTurn = createTurns();
   return async (batch) => {
     const turn = nextTurn();
@@ -154,6 +154,7 @@ async function mergeInOneTrip(pool: Pool, parts: readonly Part[], turn: Turn): P
           client,
           whole.map(({ prepared }) => prepared.target),
         ),
+        takeK(client),
         ...whole.map(({ prepared, rows, defaults }) => mergeRows(client, prepared, rows, defaults)),
       ];
     });
@@ -169,6 +170,7 @@ async function mergeBesideFences(client: PoolClient, parts: readonly WholePart[]
     parts.map(({ prepared: { target, number }, rows }) => ({ target, number, rows })),
   );
   turn.end();
+  await takeK(client);
   for (const { prepared, rows, defaults } of parts) await mergeRows(client, prepared, rows, defaults);
 }
 

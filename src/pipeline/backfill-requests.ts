@@ -218,7 +218,10 @@ function endOf(
     const isPromoted = state === 'promoted' && !wanted.includes('checked');
     return { ...stopped(state === 'checked' ? problem : null), byOther: isPromoted ? byOther : null };
   }
-  if (outcome === null) return undefined;
+  if (outcome === null) {
+    // a revert that the table refuses is tried again, and needs somebody
+    return state === 'promoted' && problem !== null ? stopped(problem) : undefined;
+  }
   const isOnItsWay = isWished || wanted.includes('checked');
   if (isOnItsWay && (state === 'sealed' || state === 'staged'))
     return problem === null ? undefined : stopped(problem);

@@ -15,8 +15,9 @@ import type { Log } from '../change/ports.ts';
 /** Announced K0s have this in the highest byte of their lock key, to be told from other users of advisory locks. */
 const announcement = 69n << 56n; // 'E'
 
-/** SQL: the K0 that this transaction has announced. */
-export const announcedK0 = `current_setting('emend.k0')`;
+/** SQL: the K0 that this transaction has announced, and the K that it took (`takeK`). */
+const announcedK0 = `current_setting('emend.k0')`;
+export const takenK = `current_setting('emend.k')::timestamptz`;
 
 /**
  * Announces K0 and returns it, as text. Call it once the locks of all keys are held, and before the statement that takes K.
@@ -37,9 +38,21 @@ export async function announceK0(client: ClientBase): Promise<{ k0: string; fenc
 }
 
 /**
- * The expression of K in a merge statement: above K0, above the horizon, and above every K that is visible under the locks.
+ * Takes K and returns it, as text, in a statement after the one that announced K0. It is one for all targets of a transaction: what
+ * becomes visible together is told at one time, or a question about the time between two would be answered with half of it (law 7).
+ */
+export async function takeK(client: ClientBase): Promise<string> {
+  const { rows } = await client.query<{ k: string }>({
+    name: 'emend take k',
+    text: `select set_config('emend.k', (${kExpression(announcedK0)})::text, true) as k`,
+  });
+  return rows[0]!.k;
+}
+
+/**
+ * The expression of K in a statement that takes it: above K0, above the horizon, and above every K that is visible under the locks.
  *
- * @param k0 SQL: `announcedK0`, or the parameter that holds K0
+ * @param k0 SQL: the K0 that was announced
  */
 export function kExpression(k0: string): string {
   return `greatest(

@@ -320,6 +320,28 @@ describe('loading a backfill', () => {
     expect(skipped.at(-1)!.row).toBe('{"route":');
   });
 
+  test.each([
+    ['the input itself', `${lines([fare(1), fare(2)])}no JSON at all\n`],
+    ['a file of something else', 'notes\nof mine\n'],
+    ['a file of one line', 'of mine'],
+  ])('the file for bad lines is not %s: it is refused, and nothing of it is lost', async (what, text) => {
+    const name = await opened();
+    const path = file(text);
+    const input = what === 'the input itself' ? path : file(lines([fare(1)]));
+    await expect(load(name, input, { skipBad: createSkipFile(path) })).rejects.toMatchObject({
+      code: 'bad_arguments',
+    });
+    expect(readFileSync(path, 'utf8')).toBe(text);
+    expect(await routesOf(name)).toEqual([]);
+  });
+
+  test('a file for bad lines in a folder that is not there is refused', async () => {
+    const skipBad = createSkipFile(join(folder, 'nowhere', 'bad.ndjson'));
+    await expect(load(await opened(), file(lines([fare(1)])), { skipBad })).rejects.toMatchObject({
+      code: 'bad_arguments',
+    });
+  });
+
   test('CSV on stdin without its format is refused with the option that names it, and taken with it', async () => {
     const name = await opened();
     const stdin = Object.getOwnPropertyDescriptor(process, 'stdin')!;

@@ -17,12 +17,14 @@ const { targets } = defineConfig({
   targets: {
     fares: timeline('public.fares', { key: ['route'], period: ['valid_from', 'valid_to'] }),
     sales: facts('public.sales', { key: ['id'], eventTime: 'sold_at' }),
+    visits: facts('public.visits', { key: ['shop', 'at'], eventTime: 'at' }),
   },
 });
 
 const ddl = `
   create table public.fares (route text not null, valid_from date not null, valid_to date not null, price numeric);
-  create table public.sales (id bigint not null, sold_at timestamptz not null, amount numeric)`;
+  create table public.sales (id bigint not null, sold_at timestamptz not null, amount numeric);
+  create table public.visits (shop integer not null, at timestamptz not null, people integer)`;
 
 describe('a batch job that', () => {
   let install: Install;
@@ -196,6 +198,18 @@ describe('a batch job that', () => {
     expect(monthsOf(checks)).toEqual([
       { month: '2026-05', rows: [2, 0], sums: { amount: ['20', null] } },
       { month: '2026-06', rows: [0, 2], sums: { amount: [null, '20'] } },
+    ]);
+  });
+
+  it('of facts whose event time is in their key is told month by month too', async () => {
+    const { checks } = await run(
+      '-- target: visits',
+      `select 1 as shop, make_timestamptz(2026, n, 1, 12, 0, 0, 'UTC') as at, n as people from generate_series(1, 3) n`,
+    );
+    expect(monthsOf(checks).map(({ month, sums }) => [month, sums['people']])).toEqual([
+      ['2026-01', [null, '1']],
+      ['2026-02', [null, '2']],
+      ['2026-03', [null, '3']],
     ]);
   });
 
