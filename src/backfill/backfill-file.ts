@@ -22,7 +22,7 @@ export interface BackfillFile {
   readonly fileName: string;
   /** Absolute; paths in the file are relative to it. */
   readonly folder: string;
-  /** SHA-256 of the file's bytes, in hex. */
+  /** SHA-256 of the file's bytes, and of its file of samples, in hex. */
   readonly checksum: string;
   /** It was changed since this process loaded it, and what is stated here is of then: Node loads a module once. */
   readonly isStale: boolean;
@@ -72,10 +72,23 @@ export async function readBackfillFile(path: string): Promise<BackfillFile> {
     name,
     fileName: basename(absolute),
     folder: dirname(absolute),
-    checksum,
+    checksum: await withSamples(bytes, checksum, dirname(absolute), definition),
     isStale: first !== checksum,
     ...definition,
   };
+}
+
+/** What the answers are held against is part of what is run: a file of samples that was changed makes it another one. */
+async function withSamples(
+  bytes: Buffer,
+  checksum: string,
+  folder: string,
+  { samples }: Definition,
+): Promise<string> {
+  if (typeof samples !== 'string') return checksum;
+  // one that cannot be read is told where it is read
+  const others = await readFile(resolve(folder, samples)).catch(() => Buffer.alloc(0));
+  return createHash('sha256').update(bytes).update(others).digest('hex');
 }
 
 async function readBytes(absolute: string, path: string): Promise<Buffer> {

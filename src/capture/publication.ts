@@ -202,6 +202,9 @@ export async function requirePublication(
   throw new EmendError(
     'publication_missing',
     `publication ${plan.publication} is not as migrated: ${missing.map((statement) => statement.purpose).join('; ')}`,
-    { remedy: 'Run `emend migrate`, then start the reader again.' },
+    {
+      remedy:
+        'Run `emend migrate`, then start the reader again. If the number of readers was changed (capture.readers), give this one the configuration that was migrated instead.',
+    },
   );
 }

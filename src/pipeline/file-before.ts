@@ -45,7 +45,7 @@ export function readBefore(config: ResolvedConfig, name: string): Promise<Before
 
 /** @throws EmendError `backfill_refused` for what goes on under the name of something else */
 export async function refuseOther(config: ResolvedConfig, file: BackfillFile, before: Before): Promise<void> {
-  const { name, fileName, checksum } = file;
+  const { name, fileName, checksum, samples } = file;
   const { origin, isClosed } = before;
   if (origin['checksum'] === checksum) return;
   if (origin['checksum'] === undefined) {
@@ -55,7 +55,8 @@ export async function refuseOther(config: ResolvedConfig, file: BackfillFile, be
   }
   const gone = isClosed ? undefined : await loadedBeside(config, file);
   if (!isClosed && gone === undefined) return;
-  const changed = `${fileName} has been changed since backfill ${name} was opened from it`;
+  const itself = typeof samples === 'string' ? `${fileName}, or its samples (${samples}),` : fileName;
+  const changed = `${itself} has been changed since backfill ${name} was opened from it`;
   throw new EmendError(
     'backfill_refused',
     gone === undefined

@@ -152,6 +152,7 @@ where route in ('R5', 'R6');
     expect(await price('R5')).toBe('100');
 
     write('samples.csv', 'route,valid_at,price\nR5,2026-09-15,150\nR6,2026-10-15,100\n');
+    await expect(run(path)).rejects.toThrow(/or its samples \(samples.csv\), has been changed/);
     const again = fresh(
       'sql',
       `-- target: fares\n-- reason: again\n-- logic-version: v3\n-- samples: samples.csv\n-- check.none_above_140: select from public.fares where price > 140\n-- accept.none_above_140: that was an old rule\nselect route, '2026-09-01'::date as valid_from, '2026-10-01'::date as valid_to, 150 as price from corrections.fares where route = 'R5' and _backfill is null`,
