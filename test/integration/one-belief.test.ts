@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { facts, timeline } from '../../src/config/define-config.ts';
+import { eventually } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
 
 const ddl = `
@@ -34,6 +35,12 @@ it('a transaction into several targets is told at one time: no question finds it
      where t.targets = 3`,
   );
   expect(told).toEqual([{ written: String(written), times: '0' }]);
+  await eventually(async () => {
+    const { rows } = await store.query(
+      `select emend.settled() >= (select max(told_at) from emend.ledger) as settled`,
+    );
+    expect(rows).toEqual([{ settled: 't' }]);
+  });
   // at each time at which anything was told, and right before it
   const { rows: torn } = await store.query(
     `select at.k
