@@ -72,23 +72,18 @@ export async function readBackfillFile(path: string): Promise<BackfillFile> {
     name,
     fileName: basename(absolute),
     folder: dirname(absolute),
-    checksum: await withSamples(bytes, checksum, dirname(absolute), definition),
+    checksum: await checksumOf(bytes, dirname(absolute), definition),
     isStale: first !== checksum,
     ...definition,
   };
 }
 
 /** What the answers are held against is part of what is run: a file of samples that was changed makes it another one. */
-async function withSamples(
-  bytes: Buffer,
-  checksum: string,
-  folder: string,
-  { samples }: Definition,
-): Promise<string> {
-  if (typeof samples !== 'string') return checksum;
+async function checksumOf(bytes: Buffer, folder: string, { samples }: Definition): Promise<string> {
+  const hash = createHash('sha256').update(bytes);
   // one that cannot be read is told where it is read
-  const others = await readFile(resolve(folder, samples)).catch(() => Buffer.alloc(0));
-  return createHash('sha256').update(bytes).update(others).digest('hex');
+  if (typeof samples === 'string') hash.update(await readFile(resolve(folder, samples)).catch(() => ''));
+  return hash.digest('hex');
 }
 
 async function readBytes(absolute: string, path: string): Promise<Buffer> {

@@ -1,7 +1,7 @@
 import type { ClientBase } from 'pg';
 import { ident } from '../db/identifier.ts';
 import type { Target } from '../change/target.ts';
-import { kExpression } from '../store/clock.ts';
+import { takeK } from '../store/clock.ts';
 import { sameKey } from '../store/equality.ts';
 import { foldAsked } from './fold.ts';
 import { replaceStanding } from './replace-standing.ts';
@@ -11,18 +11,16 @@ export type KeyTexts = readonly (readonly string[])[];
 
 /**
  * Brings keys to what their visible corrections say, and returns K. For when visibility changed: something was taken back.
- * Rows that stay as they are are not touched. The keys must have been taken (`takeKeys`, which gives K0), and their
+ * Rows that stay as they are are not touched. The keys must have been taken (`takeKeys`), and their
  * visibility changed in this transaction, by `hide`, which is given K.
  */
 export async function refold(
   client: ClientBase,
   target: Target,
   keys: KeyTexts,
-  k0: string,
   hide: (k: string) => Promise<void>,
 ): Promise<string> {
-  const { rows } = await client.query<{ k: string }>(`select (${kExpression('$1')})::text as k`, [k0]);
-  const k = rows[0]!.k;
+  const k = await takeK(client);
   await hide(k);
   await client.query(refoldSql(target, listedKeys(target)), [k, ...keys]);
   return k;

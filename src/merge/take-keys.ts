@@ -15,16 +15,15 @@ export interface KeysToTake {
 
 /**
  * What everything that changes the belief of keys does first: takes their locks, in the order that it is given (by number),
- * announces K0, and gives way to whoever has a fence around one of them. Returns K0.
+ * announces K0, and gives way to whoever has a fence around one of them. K may be taken then (`takeK`).
  *
  * READ COMMITTED: each later statement sees what was committed before the locks were held.
  *
  * @throws EmendError `key_fenced`: nothing was done, try again later
  */
-export async function takeKeys(client: ClientBase, parts: readonly KeysToTake[]): Promise<string> {
+export async function takeKeys(client: ClientBase, parts: readonly KeysToTake[]): Promise<void> {
   for (const { target, number, rows } of parts) await lockBuckets(client, target, number, rows);
-  const { k0, fenced } = await announceK0(client);
+  const fenced = await announceK0(client);
   for (const { target, rows } of parts)
     if (fenced.includes(target.name)) await refuseFenced(client, target, rows);
-  return k0;
 }

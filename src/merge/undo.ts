@@ -33,7 +33,7 @@ export async function undoCorrection(
   };
   return withTransaction(pool, async (client) => {
     const number = await readNumber(client, target);
-    const k0 = await takeKeys(client, [{ target, number, rows: lockedBy }]);
+    await takeKeys(client, [{ target, number, rows: lockedBy }]);
     const { rows } = await client.query<{ merged: string; undone: string }>(
       `select
          (exists (select from emend.ledger_at($1::bigint) l where l.dismissed is null) or $1::bigint < 0)::text as merged,
@@ -42,7 +42,7 @@ export async function undoCorrection(
     );
     if (rows[0]?.merged !== 'true') throw notMerged(target, id);
     if (rows[0].undone === 'true') return null;
-    return refold(client, target, keys, k0, async (k) => {
+    return refold(client, target, keys, async (k) => {
       await client.query(
         `insert into emend.undone (_id, target, told_at, actor, reason) values ($1::bigint, $2, $3::timestamptz, $4, $5)`,
         [id, target.name, k, actor, reason],

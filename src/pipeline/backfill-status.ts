@@ -14,7 +14,7 @@ export interface BackfillStatus {
   readonly sinceMs: number;
 }
 
-/** Those that are not ended: promoted, reverted and abandoned ones are told by `emend backfill list`. */
+/** Those that are not ended, and promoted ones that cannot be reverted; the others are told by `emend backfill list`. */
 export async function readBackfillStatus(store: Pool): Promise<BackfillStatus[]> {
   const { rows } = await store.query<{
     name: string;
@@ -25,7 +25,7 @@ export async function readBackfillStatus(store: Pool): Promise<BackfillStatus[]>
   }>(
     `select name, state, problem, (wish -> 'waits')::text as waits, round(extract(epoch from clock_timestamp() - updated_at) * 1000)::text as since_ms
      from emend.backfill
-     where state not in ('promoted', 'reverted', 'abandoned')
+     where state not in ('promoted', 'reverted', 'abandoned') or problem is not null and state = 'promoted'
      order by opened_at`,
   );
   return rows.map(({ name, state, problem, waits, since_ms }) => ({

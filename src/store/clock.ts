@@ -15,50 +15,47 @@ import type { Log } from '../change/ports.ts';
 /** Announced K0s have this in the highest byte of their lock key, to be told from other users of advisory locks. */
 const announcement = 69n << 56n; // 'E'
 
-/** SQL: the K0 that this transaction has announced, and the K that it took (`takeK`). */
-const announcedK0 = `current_setting('emend.k0')`;
+/** SQL: the K0 that this transaction has announced. */
+const announcedK0 = `current_setting('emend.k0')::timestamptz`;
+
+/**
+ * SQL: the K that this transaction has taken. Both are the transaction's own: outside of one, as after a `begin` that failed and
+ * statements that were sent behind it, there is none, and a merge fails before it writes.
+ */
 export const takenK = `current_setting('emend.k')::timestamptz`;
 
 /**
- * Announces K0 and returns it, as text. Call it once the locks of all keys are held, and before the statement that takes K.
+ * Announces K0. Call it once the locks of all keys are held, and before the statement that takes K.
  *
- * It is the first statement under the locks, so it also looks which targets have fenced keys (`merge/fence.ts`).
+ * It is the first statement under the locks, so it also looks which targets have fenced keys (`merge/fence.ts`), and returns them.
  */
-export async function announceK0(client: ClientBase): Promise<{ k0: string; fenced: readonly string[] }> {
-  const { rows } = await client.query<{ k0: string; fenced: string | null }>({
+export async function announceK0(client: ClientBase): Promise<readonly string[]> {
+  const { rows } = await client.query<{ fenced: string | null }>({
     name: 'emend announce k0',
     text: `
       with clock as materialized (select clock_timestamp() as now)
-      select now::text as k0, set_config('emend.k0', now::text, true), pg_advisory_xact_lock_shared(${announcement} + (extract(epoch from now) * 1000000)::bigint),
+      select set_config('emend.k0', now::text, true), pg_advisory_xact_lock_shared(${announcement} + (extract(epoch from now) * 1000000)::bigint),
         (select string_agg(distinct f.target, ',') from emend.fence_of f) as fenced
       from clock`,
   });
-  const { k0, fenced } = rows[0]!;
-  return { k0, fenced: fenced?.split(',') ?? [] };
+  return rows[0]!.fenced?.split(',') ?? [];
 }
 
 /**
- * Takes K and returns it, as text, in a statement after the one that announced K0. It is one for all targets of a transaction: what
- * becomes visible together is told at one time, or a question about the time between two would be answered with half of it (law 7).
+ * Takes K and returns it, as text, in a statement after the one that announced K0: above K0, above the horizon, and above every K that
+ * is visible under the locks. It is one for all targets of a transaction: what becomes visible together is told at one time, or a
+ * question about the time between two would be answered with half of it (law 7).
  */
 export async function takeK(client: ClientBase): Promise<string> {
   const { rows } = await client.query<{ k: string }>({
     name: 'emend take k',
-    text: `select set_config('emend.k', (${kExpression(announcedK0)})::text, true) as k`,
+    text: `
+      select set_config('emend.k', greatest(
+        ${announcedK0},
+        (select c.horizon + interval '1 microsecond' from emend.clock c where c.only_one),
+        (select max(m.told_at) + interval '1 microsecond' from emend.merge m))::text, true) as k`,
   });
   return rows[0]!.k;
-}
-
-/**
- * The expression of K in a statement that takes it: above K0, above the horizon, and above every K that is visible under the locks.
- *
- * @param k0 SQL: the K0 that was announced
- */
-export function kExpression(k0: string): string {
-  return `greatest(
-      ${k0}::timestamptz,
-      (select c.horizon + interval '1 microsecond' from emend.clock c where c.only_one),
-      (select max(m.told_at) + interval '1 microsecond' from emend.merge m))`;
 }
 
 export interface Clock {

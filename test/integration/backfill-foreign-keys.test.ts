@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { facts } from '../../src/config/define-config.ts';
+import { readBackfillStatus } from '../../src/pipeline/backfill-status.ts';
 import { listBackfills } from '../../src/pipeline/backfill-report.ts';
 import { promote, revert, seal } from '../../src/pipeline/backfill-requests.ts';
 import { openBackfill } from '../../src/log/backfill.ts';
@@ -66,6 +67,7 @@ describe('a backfill of rows that refer to each other', async () => {
     expect(refused.problem).toMatch(/it is not reverted: .*"of_customer".*; it is tried again/);
     const listed = (await listBackfills(config)).find(({ name }) => name === 'needed');
     expect(listed).toMatchObject({ state: 'promoted', asked: 'reverted', problem: refused.problem });
+    expect(await readBackfillStatus(store)).toMatchObject([{ name: 'needed', problem: refused.problem }]);
     expect(await stand(3)).toBe('1 1');
 
     await source.query(`insert into corrections.visits (id, _op) values (30, 'retract')`);

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { facts, timeline } from '../../src/config/define-config.ts';
 import { eventually } from '../support/eventually.ts';
+import { announceK0, takeK, takenK } from '../../src/store/clock.ts';
 import { createInstall } from '../support/install.ts';
 
 const ddl = `
@@ -54,4 +55,20 @@ it('a transaction into several targets is told at one time: no question finds it
      where (o, p) is distinct from (p, v)`,
   );
   expect(torn).toEqual([]);
+});
+
+it('there is no time of belief outside of a transaction: statements that were sent behind a begin that failed write nothing', async () => {
+  const { store } = await createInstall('no belief', { ddl, targets });
+  const client = await store.connect();
+  // in one, as ever: the settings are those of the session from then on, and empty
+  await client.query('begin');
+  await announceK0(client);
+  await takeK(client);
+  await client.query(`select ${takenK}`);
+  await client.query('commit');
+
+  await announceK0(client);
+  await expect(takeK(client)).rejects.toMatchObject({ code: '22007' });
+  await expect(client.query(`select ${takenK}`)).rejects.toMatchObject({ code: '22007' });
+  client.release();
 });
