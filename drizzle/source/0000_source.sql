@@ -8,7 +8,9 @@ create sequence corrections._id as bigint cache 1;
 create table corrections._install (
   id text primary key default left(gen_random_uuid()::text, 8) check (id ~ '^[0-9a-f]{8}$'),
   only_one boolean not null default true unique check (only_one),
-  installed_at timestamptz not null default now()
+  installed_at timestamptz not null default now(),
+  -- Since when a store has this id. Null: none has, and the next migrate gives it to the store that it finds.
+  store_since timestamptz
 );
 --> statement-breakpoint
 insert into corrections._install default values;
@@ -191,7 +193,8 @@ create function corrections._guard_backfill() returns trigger
 language plpgsql security definer set search_path = ''
 as $$
 declare
-  names text[] := (select array_agg(distinct a._backfill order by a._backfill) from added a where a._backfill is not null);
+  -- by a hash: an aggregate of distinct values sorts a name for each row
+  names text[] := (select array_agg(a._backfill order by a._backfill) from (select distinct r._backfill from added r where r._backfill is not null) as a);
   of_name text;
   closed_at timestamptz;
   targets text[];

@@ -239,6 +239,37 @@ begin
 end;
 $$;
 --> statement-breakpoint
+-- Takes the locks of keys of one target, by the hashes of the keys, for the rest of the transaction. See src/merge/lock-keys.ts.
+--
+-- Each key falls into one of 256 buckets. A merge of few keys shares the locks of its buckets and has those of its keys to itself, so
+-- it runs beside the others; one of many keys has its buckets to itself. Who takes locks takes them in one order: by target,
+-- buckets before keys, the lowest first.
+--
+-- The server has a table of locks of fixed size, which all of its sessions share. Merges by key leave half of it to others: there
+-- are 8 at a time, each of a sixteenth at most; one more takes buckets.
+create function emend.lock_keys(of_number integer, hashes bigint[]) returns void
+language plpgsql
+as $$
+declare
+  buckets constant integer := x'656d0000'::integer + of_number;
+  keys constant integer := x'656c0000'::integer + of_number;
+  at_most constant bigint := current_setting('max_locks_per_transaction')::bigint * current_setting('max_connections')::bigint / 16;
+begin
+  if cardinality(hashes) <= at_most and exists (
+    select from generate_series(1, 8) as place
+    where pg_try_advisory_xact_lock(x'656e0003'::integer, place)
+  ) then
+    perform count(pg_advisory_xact_lock_shared(buckets, bucket))
+    from (select distinct (hash & 255)::integer as bucket from unnest(hashes) as hash order by bucket offset 0) as b;
+    perform count(pg_advisory_xact_lock(keys, key))
+    from (select distinct (hash >> 32)::integer as key from unnest(hashes) as hash order by key offset 0) as k;
+  else
+    perform count(pg_advisory_xact_lock(buckets, bucket))
+    from (select distinct (hash & 255)::integer as bucket from unnest(hashes) as hash order by bucket offset 0) as b;
+  end if;
+end;
+$$;
+--> statement-breakpoint
 -- The store's clock. Only the ticker writes it; a row no merge ever locks. See src/store/clock.ts.
 create table emend.clock (
   only_one boolean primary key default true check (only_one),
@@ -388,6 +419,18 @@ create table emend.sweep_round (
 comment on table emend.sweep_round is 'When the sweep last compared log and ledger, and what it found.';
 --> statement-breakpoint
 insert into emend.sweep_round default values;
+--> statement-breakpoint
+-- One row: what readers had to cut, as they counted it. One that is sent again after a reconnect is counted again.
+create table emend.cut (
+  only_one boolean primary key default true check (only_one),
+  transactions bigint not null default 0,
+  since timestamptz not null default clock_timestamp(),
+  last_at timestamptz
+);
+--> statement-breakpoint
+comment on table emend.cut is 'Source transactions that were larger than atomicRows or atomicBytes, and so became visible in parts (law 7).';
+--> statement-breakpoint
+insert into emend.cut default values;
 --> statement-breakpoint
 -- Every rebuild of a target: from what it was folded, what differed, and what became of it. See src/verify/rebuild.ts.
 create table emend.rebuild (

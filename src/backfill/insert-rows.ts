@@ -7,30 +7,37 @@ import { logTable } from '../log/log-columns.ts';
 import { explainBadRow } from './bad-row.ts';
 import type { BadRow } from './bad-row.ts';
 import { runHalving } from './halving.ts';
-import type { FileRow } from './file-row.ts';
+import type { FileRow, UnreadRow } from './file-row.ts';
 import type { RowWriting } from './row-writing.ts';
 
 /**
- * Writes rows, and returns their `_id`s in the order of the rows: the later row wins. Those that the log refuses are told to
- * `onBad`, which throws to stop.
+ * Writes rows, and returns their `_id`s in the order of the rows: the later row wins. Those that cannot be read, or that the log
+ * refuses, are told to `onBad`, which throws to stop: the first one that it is told is the first of the rows.
  */
 export async function insertRows(
   client: ClientBase,
   writing: RowWriting,
-  rows: readonly FileRow[],
-  onBad: (row: FileRow, bad: BadRow) => void,
+  rows: readonly (FileRow | UnreadRow)[],
+  onBad: (row: FileRow | UnreadRow, bad: BadRow) => void,
 ): Promise<string[]> {
-  const known = rows.filter((row) => {
-    const bad = badField(writing, row);
-    if (bad) onBad(row, bad);
-    return !bad;
-  });
-  return runHalving(
-    client,
-    known,
-    (part) => insertAll(client, writing, part),
-    async (row, error) => onBad(row, await explainBadRow(client, writing, row, error)),
-  );
+  const refused = new Map<FileRow | UnreadRow, BadRow>();
+  for (const row of rows) {
+    const bad = 'problem' in row ? { column: null, rule: row.problem } : badField(writing, row);
+    if (bad) refused.set(row, bad);
+  }
+  const write = (part: readonly (FileRow | UnreadRow)[]): Promise<string[]> =>
+    runHalving(
+      client,
+      part.filter((row): row is FileRow => !refused.has(row)),
+      (some) => insertAll(client, writing, some),
+      async (row, error) => onBad(row, await explainBadRow(client, writing, row, error)),
+    );
+  const place = rows.findIndex((row) => refused.has(row));
+  if (place < 0) return write(rows);
+  // what the log says to the rows before it comes first
+  const before = await write(rows.slice(0, place));
+  for (const [row, bad] of refused) onBad(row, bad);
+  return [...before, ...(await write(rows.slice(place)))];
 }
 
 /**

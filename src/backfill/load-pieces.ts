@@ -13,6 +13,8 @@ export type LoadPiece = {
   readonly lastLine: number;
   /** Nothing comes behind it. */
   readonly isLast: boolean;
+  /** Why what is behind it cannot be read: it is not to be kept then, and a bad line of it comes before that. */
+  readonly failure?: unknown;
 } & ({ readonly lines: PlainLines } | { readonly items: readonly (FileRow | UnreadRow)[] });
 
 /** Lines cost next to nothing each, a transaction does. */
@@ -27,7 +29,7 @@ export async function* loadPieces(
   items: AsyncIterable<LoadItem>,
   limit = Infinity,
 ): AsyncGenerator<LoadPiece> {
-  let held: PlainLines | (FileRow | UnreadRow)[] | undefined;
+  let held: Cut | undefined;
   try {
     for await (const cut of cuts(items, limit)) {
       if (held) yield pieceOf(held, false);
@@ -41,40 +43,52 @@ export async function* loadPieces(
   if (held) yield pieceOf(held, true);
 }
 
-function pieceOf(held: PlainLines | (FileRow | UnreadRow)[], isLast: boolean): LoadPiece {
+type Cut = PlainLines | (FileRow | UnreadRow)[] | Unfinished;
+
+/** Reading failed in the middle of it. */
+interface Unfinished {
+  readonly begun: PlainLines | (FileRow | UnreadRow)[];
+  readonly failure: unknown;
+}
+
+function pieceOf(held: Cut, isLast: boolean): LoadPiece {
+  if ('failure' in held) return { ...pieceOf(held.begun, isLast), failure: held.failure };
   if (Array.isArray(held)) return { items: held, count: held.length, lastLine: held.at(-1)!.line, isLast };
   return { lines: held, count: held.rows, lastLine: held.line + held.rows - 1, isLast };
 }
 
-async function* cuts(
-  items: AsyncIterable<LoadItem>,
-  limit: number,
-): AsyncGenerator<PlainLines | (FileRow | UnreadRow)[]> {
+async function* cuts(items: AsyncIterable<LoadItem>, limit: number): AsyncGenerator<Cut> {
   const [maxLines, maxRows] = [Math.min(limit, linesOfPiece), Math.min(limit, pieceOfRows.size)];
   let lines: PlainLines | undefined;
   let rows: (FileRow | UnreadRow)[] = [];
   let weight = 0;
-  for await (const item of items) {
-    if (isLines(item)) {
-      if (rows.length > 0) yield rows;
-      [rows, weight] = [[], 0];
-      lines = lines ? joinLines(lines, item) : item;
-      while (lines && (lines.rows >= maxLines || lines.text.length > pieceOfRows.weight)) {
-        const [full, others] = cutLines(lines, maxLines);
-        yield full;
-        lines = others;
+  try {
+    for await (const item of items) {
+      if (isLines(item)) {
+        if (rows.length > 0) yield rows;
+        [rows, weight] = [[], 0];
+        lines = lines ? joinLines(lines, item) : item;
+        while (lines && (lines.rows >= maxLines || lines.text.length > pieceOfRows.weight)) {
+          const [full, others] = cutLines(lines, maxLines);
+          yield full;
+          lines = others;
+        }
+        continue;
       }
-      continue;
+      if (lines) yield lines;
+      lines = undefined;
+      const added = pieceOfRows.weigh(item);
+      if (rows.length > 0 && (rows.length >= maxRows || weight + added > pieceOfRows.weight)) {
+        yield rows;
+        [rows, weight] = [[], 0];
+      }
+      rows.push(item);
+      weight += added;
     }
-    if (lines) yield lines;
-    lines = undefined;
-    const added = pieceOfRows.weigh(item);
-    if (rows.length > 0 && (rows.length >= maxRows || weight + added > pieceOfRows.weight)) {
-      yield rows;
-      [rows, weight] = [[], 0];
-    }
-    rows.push(item);
-    weight += added;
+  } catch (error) {
+    const begun = lines ?? rows;
+    if (Array.isArray(begun) && begun.length === 0) throw error;
+    return yield { begun, failure: error };
   }
   if (lines) yield lines;
   if (rows.length > 0) yield rows;

@@ -30,7 +30,7 @@ async function copyRows(
   const writing: RowWriting = { target, name, columns, ignore: [] };
   let rows = 0;
   for await (const { items } of pieces(selectRows(store, sql), pieceOfRows)) {
-    await insertRows(client, writing, items as FileRow[], ({ line }, bad) => {
+    await insertRows(client, writing, items, ({ line }, bad) => {
       throw new EmendError(
         'correction_invalid',
         `the log of ${target.name} refuses row ${line} of the select: ${describeBadRow(bad)}`,

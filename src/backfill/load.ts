@@ -126,6 +126,7 @@ async function writeChunk(
   if (read !== before.committed.read) throw loadedElsewhere(work);
   const left: SkippedRow[] = [];
   const written = await writePiece(client, load, piece, before, left);
+  if ('failure' in piece) throw piece.failure;
   for (const item of 'lines' in piece ? [piece.lines] : piece.items) checksum.add(item);
   const reached: Checkpoint = {
     source: input,
@@ -170,13 +171,9 @@ async function writeRecords(
   before: Place,
   left: SkippedRow[],
 ): Promise<WrittenRows | undefined> {
-  const leaveOut = (
-    row: FileRow | UnreadRow,
-    bad: Pick<BadRow, 'column' | 'rule'>,
-    isShape = false,
-  ): void => {
+  const leaveOut = (row: FileRow | UnreadRow, bad: BadRow): void => {
     const isFirst = before.read === 0 && row === items[0];
-    if (!work.skipBad || (isShape && isFirst)) throw badLine(work, row.line, bad);
+    if (!work.skipBad || (bad.isShape === true && isFirst)) throw badLine(work, row.line, bad);
     left.push({
       line: row.line,
       column: bad.column,
@@ -184,11 +181,7 @@ async function writeRecords(
       row: 'values' in row ? row.values : row.raw,
     });
   };
-  const readable = items.filter((row): row is FileRow => {
-    if ('problem' in row) leaveOut(row, { column: null, rule: row.problem });
-    return 'values' in row;
-  });
-  const ids = await insertRows(client, writing, readable, (row, bad) => leaveOut(row, bad, bad.isShape));
+  const ids = await insertRows(client, writing, items, leaveOut);
   return ids.length > 0 ? { first: ids[0]!, last: ids.at(-1)!, rows: ids.length } : undefined;
 }
 
@@ -215,11 +208,7 @@ function partAt(item: LoadItem, records: number): [LoadItem | undefined, LoadIte
   return isLines(item) ? cutLines(item, records) : [item, undefined];
 }
 
-function badLine(
-  { input, remedy = loadRemedy }: LoadWork,
-  line: number,
-  bad: Pick<BadRow, 'column' | 'rule'>,
-): EmendError {
+function badLine({ input, remedy = loadRemedy }: LoadWork, line: number, bad: BadRow): EmendError {
   return lineError({ path: input, remedy }, line, describeBadRow(bad));
 }
 

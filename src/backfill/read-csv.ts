@@ -1,5 +1,5 @@
-import { Readable } from 'node:stream';
-import { parse as parseCsv } from 'csv-parse';
+import type { Readable, Writable } from 'node:stream';
+import { Parser } from 'csv-parse';
 import { lineError, unreadable } from './file-row.ts';
 import type { FileRow, RowFile, UnreadRow } from './file-row.ts';
 import { countLines, fieldsOf, isPlain, plainPart, readQuoted, wrongCount } from './plain-lines.ts';
@@ -81,7 +81,7 @@ async function* parseRest(file: RowFile, rest: Rest): AsyncGenerator<FileRow | U
     named = names.length;
     return refuseRepeated(file, names);
   };
-  const parser = parseCsv({
+  const parser = new RecordParser({
     columns: rest.columns ? [...rest.columns] : readHeader,
     ...(rest.columns ? { recordDelimiter: rest.isCrlf === true ? '\r\n' : '\n' } : {}),
     info: true,
@@ -90,24 +90,43 @@ async function* parseRest(file: RowFile, rest: Rest): AsyncGenerator<FileRow | U
     skipEmptyLines: true,
     raw: true,
   });
-  const input = Readable.from(textsOf(rest), { objectMode: false });
-  input.on('error', (error) => parser.destroy(error));
   const before = rest.line - 1;
   let line = rest.line;
+  const read = ({ record, raw, info }: CsvRecord): FileRow | UnreadRow => {
+    line = before + info.lines;
+    return info.error ? wrongCount(line, info.error.record, named) : { line, values: withNulls(record, raw) };
+  };
   try {
-    for await (const { record, raw, info } of input.pipe(parser) as AsyncIterable<CsvRecord>) {
-      line = before + info.lines;
-      yield info.error
-        ? wrongCount(line, info.error.record, named)
-        : { line, values: withNulls(record, raw) };
+    for await (const failure of parsing(parser, rest)) {
+      for (const record of parser.records.splice(0)) yield read(record);
+      if (failure) throw failure;
     }
   } catch (error) {
     throw unreadable(file, line + 1, error, before);
   }
 }
 
-async function* textsOf({ text, texts }: Rest): AsyncGenerator<string> {
-  for (let next: string | undefined = text; next !== undefined; next = (await texts.next()).value) yield next;
+/** Taken out of it as a stream, records would be lost with an error that comes after them. */
+class RecordParser extends Parser {
+  readonly records: CsvRecord[] = [];
+
+  override push(record: CsvRecord | null): boolean {
+    if (record !== null) this.records.push(record);
+    return true;
+  }
+}
+
+/** Gives the parser one text after the other, and says of each whether it failed. */
+async function* parsing(parser: Writable, { text, texts }: Rest): AsyncGenerator<Error | undefined> {
+  parser.on('error', () => {}); // whoever gives it the text is told
+  const told = (give: (done: (error?: Error | null) => void) => void): Promise<Error | undefined> =>
+    new Promise((resolve) => give((error) => resolve(error ?? undefined)));
+  for (let next: string | undefined = text; next !== undefined;) {
+    const given = next;
+    yield await told((done) => parser.write(given, done));
+    next = (await texts.next()).value;
+  }
+  yield await told((done) => parser.end(done));
 }
 
 /**

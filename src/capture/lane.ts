@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Batch } from '../change/batch.ts';
 import type { Durable, Log, Publish } from '../change/ports.ts';
 import { sqlState } from '../db/sqlstate.ts';
@@ -41,6 +42,9 @@ const maxBytesPerCall = 1024 * 1024;
 
 const queuePauses = { minMs: 50, maxMs: 5_000 };
 
+/** The source is told no oftener (`confirmSoon`), so the queue is not asked for each of its small batches. */
+const confirmPauseMs = 50;
+
 export function createLane(options: LaneOptions): Lane {
   const { book, publish, durable, log, onAccepted, onConfirmed, onFailure } = options;
   const stopping = new AbortController();
@@ -50,6 +54,7 @@ export function createLane(options: LaneOptions): Lane {
   let failing: EmendError | undefined;
   let publishing: Promise<void> | undefined;
   let confirming: Promise<void> | undefined;
+  let askAgainAt = 0;
 
   /** Calls again and again until the queue answers; undefined when the lane was stopped. */
   async function insist<T>(what: string, call: () => Promise<T>): Promise<T | undefined> {
@@ -109,9 +114,16 @@ export function createLane(options: LaneOptions): Lane {
       .then(startConfirming);
   }
 
+  async function pauseUntil(at: number): Promise<void> {
+    const ms = at - performance.now();
+    if (ms > 0) await sleep(ms, undefined, { signal: stopping.signal }).catch(() => undefined);
+  }
+
   /** The question comes after the acceptance that it is about; what is accepted in the meantime needs the next one. */
   async function confirmAll(): Promise<void> {
     while (book.enqueued > book.confirmed) {
+      await pauseUntil(askAgainAt);
+      askAgainAt = performance.now() + confirmPauseMs;
       const upTo = book.enqueued;
       const isDurable = await insist('did not say whether it still holds what it accepted', durable);
       if (isDurable === undefined || stopped()) return;

@@ -133,6 +133,7 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
     onTurnEnd(fast) {
       streamsFast = fast;
       sendOrWait();
+      return packer.waitingRows > 0;
     },
     onWarning(text) {
       log.warn({}, `the source warns: ${text}`);

@@ -36,7 +36,8 @@ interface StreamOptions {
   readonly liveness: Liveness;
   /** A message of the output plugin; what it throws ends the stream. */
   readonly onPayload: (payload: Buffer) => void;
-  readonly onTurnEnd: (fast: boolean) => void;
+  /** As of `createPacing`. */
+  readonly onTurnEnd: (fast: boolean) => boolean;
   readonly onWarning: (text: string) => void;
 }
 
@@ -128,9 +129,7 @@ export async function startStream(options: StreamOptions): Promise<ReplicationSt
   });
 
   // Before the start: rows may come in the same read as the server's answer.
-  const pacing = createPacing(socket, (fast) => {
-    if (!closing && failure === undefined) options.onTurnEnd(fast);
-  });
+  const pacing = createPacing(socket, (fast) => !closing && failure === undefined && options.onTurnEnd(fast));
   const started = new Promise<void>((resolve) => connection.once('replicationStart', resolve));
   const copy = client.query(startCommand(options.slot, options.publication)).then(
     () => undefined,

@@ -37,7 +37,10 @@ export function addBackfillCommands(
     )
     .option('--ignore <field>', 'a field that is not for emend (repeat)', collect)
     .option('--open-start', 'a start that is null is open, instead of refused')
-    .option('--skip-bad <file>', 'write bad lines with their reasons there, and go on')
+    .option(
+      '--skip-bad <file>',
+      'write bad lines with their reasons there, and go on; not into a file of something else',
+    )
     .action(backfill.load);
   common(program.command('run'), 'run a backfill file: open, load, seal, check, and promote where asked')
     .argument('<file>', 'backfills/2026-11-29-reprice.ts or .sql; its name is that of the backfill')
@@ -53,7 +56,10 @@ export function addBackfillCommands(
   named('check', 'what the checks found; exit code 1 when one stands in the way').action(backfill.check);
   named('diff', 'every answer that promoting changes; once promoted, against what was planned')
     .option('--limit <rows>', 'changes to list at most', positiveInteger, 20)
-    .option('--export <file>', 'write all of them there, as NDJSON or CSV')
+    .option(
+      '--export <file>',
+      'write all of them there, as NDJSON or CSV; not over a file that holds something',
+    )
     .option('--window <width>', 'instead, the windows of valid time that they are in: 1h, 1d, 1 month')
     .option('--time-zone <zone>', 'in which the days of these windows are', 'UTC')
     .action(backfill.diff);

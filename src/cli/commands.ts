@@ -106,15 +106,16 @@ interface ExplainOptions extends CommonOptions {
   readonly key: string[];
   readonly validAt?: string;
   readonly knownAt?: string;
+  readonly limit: number;
 }
 
 export async function explain(target: string, options: ExplainOptions): Promise<void> {
   const config = await load(options);
   const { explain: ask } = await import('../pipeline/explain.ts');
-  const { key, validAt, knownAt } = options;
-  const corrections = await ask(config, { target, key, validAt, knownAt });
-  if (options.json) printJson(corrections);
-  else print(describeExplanation(target, corrections));
+  const { key, validAt, knownAt, limit } = options;
+  const explanation = await ask(config, { target, key, validAt, knownAt, limit });
+  if (options.json) printJson(explanation);
+  else print(describeExplanation(target, explanation));
 }
 
 export async function undo(

@@ -37,7 +37,8 @@ export function describeOther({ at, reason }: OtherPromote): string {
 }
 
 /** What was asked for, where the store is not there yet. */
-function stateOf({ state, asked }: ListedBackfill): string {
+function stateOf({ state, asked, refusedAt }: ListedBackfill): string {
+  if (refusedAt !== null) return `${state}, promote refused at ${refusedAt}`;
   const steps = ['open', 'sealed', 'staged', 'checked', 'promoted', 'reverted'];
   const isBehind =
     asked === 'abandoned' ? state !== 'abandoned' : steps.indexOf(asked) > steps.indexOf(state);

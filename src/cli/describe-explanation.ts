@@ -1,7 +1,8 @@
-import type { ExplainedCorrection } from '../merge/explain-key.ts';
+import type { ExplainedCorrection, Explanation } from '../merge/explain-key.ts';
+import { countOf } from '../observe/count-of.ts';
 import { formatTable } from './format-table.ts';
 
-export function describeExplanation(target: string, corrections: readonly ExplainedCorrection[]): string {
+export function describeExplanation(target: string, { corrections, leftOut }: Explanation): string {
   if (corrections.length === 0) return `${target}: no correction of this key`;
   const names = Object.keys(corrections[0]!.columns);
   const header = ['_id', 'state', '_op', ...names, 'by', 'reason', 'believed from', 'believed to'];
@@ -15,9 +16,14 @@ export function describeExplanation(target: string, corrections: readonly Explai
     correction.believed_from ?? `never (told ${correction.told_at})`,
     correction.believed_to ?? '',
   ]);
-  return [`${target}: the first one orders before the ones below it`, '', formatTable(header, rows)].join(
-    '\n',
-  );
+  return [
+    `${target}: the first one orders before the ones below it`,
+    '',
+    formatTable(header, rows),
+    ...(leftOut === 0
+      ? []
+      : ['', `and ${countOf(leftOut, 'more correction')} below: give --valid-at, or a greater --limit`]),
+  ].join('\n');
 }
 
 function reasonOf({ _reason, _backfill, undone_reason }: ExplainedCorrection): string {

@@ -1,4 +1,5 @@
 import { countOf } from '../observe/count-of.ts';
+import type { CutStatus } from '../pipeline/cut-report.ts';
 import type { ReaderStatus } from '../pipeline/slot-status.ts';
 import type { QueueStatus, Status } from '../pipeline/status-report.ts';
 import type { SweepStatus } from '../pipeline/sweep-status.ts';
@@ -12,6 +13,7 @@ export function describeStatus({
   targets,
   settled,
   sweep,
+  cut,
   backfills,
   problems,
 }: Status): string {
@@ -21,6 +23,7 @@ export function describeStatus({
     `queue    ${describeQueue(queue)}`,
     `settled  ${settled.at} (${settled.lagMs} ms ago)`,
     `sweep    ${describeSweep(sweep)}`,
+    ...(cut.transactions === 0 ? [] : [`cut      ${describeCut(cut)}`]),
     '',
     formatTable(
       ['target', 'kind', 'table', 'merged', 'set aside'],
@@ -74,6 +77,11 @@ function describeSweep({ roundAgoMs, missing, lastEnqueuedAt, lastEnqueued, behi
       ? ''
       : `, ${countOf(lastEnqueued, 'row')} put on the queue again at ${lastEnqueuedAt}`;
   return `${upTo}, last round ${roundAgoMs} ms ago, ${countOf(missing, 'row')} missing${last}`;
+}
+
+function describeCut({ transactions, since, lastAt }: CutStatus): string {
+  const larger = `larger than atomicRows or atomicBytes, visible in parts`;
+  return `${countOf(transactions, 'transaction')} since ${since}, the last at ${lastAt}: ${larger}`;
 }
 
 function formatBytes(bytes: number): string {

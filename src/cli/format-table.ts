@@ -4,7 +4,10 @@ export function formatTable(
   rows: readonly (readonly (string | null)[])[],
 ): string {
   const lines = [header, ...rows.map((row) => row.map((cell) => (cell === null ? '<null>' : oneLine(cell))))];
-  const widths = header.map((_name, index) => Math.max(...lines.map((line) => line[index]!.length)));
+  // no spread: there may be more rows than a call takes arguments
+  const widths = header.map((_name, index) =>
+    lines.reduce((width, line) => Math.max(width, line[index]!.length), 0),
+  );
   const format = (line: readonly string[]): string =>
     line
       .map((cell, index) => cell.padEnd(widths[index]!))

@@ -91,6 +91,7 @@ function createProgram(): Command {
     )
     .option('--valid-at <instant>', 'only corrections that cover this instant')
     .option('--known-at <time>', 'as was known then')
+    .option('--limit <rows>', 'corrections to show at most, the winner first', positiveInteger, 100)
     .action(commands.explain);
   common(program.command('undo'), 'take one correction back; later ones stay, history shows all')
     .argument('<target>', 'its name in the configuration')

@@ -112,6 +112,7 @@ function serverSettings(port: number, fast: boolean): Record<string, string> {
     wal_level: 'logical',
     shared_buffers: '256MB',
     max_connections: '200',
+    max_locks_per_transaction: '80', // batches of 1,000 keys are merged side by side (`emend.lock_keys`)
     // Every test database may have a slot of its own.
     max_wal_senders: '60',
     max_replication_slots: '200',

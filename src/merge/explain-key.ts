@@ -13,6 +13,15 @@ export interface KeyQuestion {
   readonly validAt: string | null;
   /** As known at this time. Null: as known now. */
   readonly knownAt: string | null;
+  /** Corrections to give at most: those that order first. */
+  readonly limit: number;
+}
+
+export interface Explanation {
+  /** The one that orders first comes first. */
+  readonly corrections: readonly ExplainedCorrection[];
+  /** How many more there are, of lower order. */
+  readonly leftOut: number;
 }
 
 /**
@@ -37,29 +46,47 @@ export interface ExplainedCorrection {
   readonly undone_reason: string | null;
 }
 
-/** Every correction of a key, the one that orders first first, with who wrote it, when and why. From the store alone. */
+/** The corrections of a key, with who wrote each, when and why. From the store alone. */
 export async function explainKey(
   client: ClientBase,
   target: Target,
-  { key, validAt, knownAt }: KeyQuestion,
-): Promise<ExplainedCorrection[]> {
+  { key, validAt, knownAt, limit }: KeyQuestion,
+): Promise<Explanation> {
   const { rows } = await client.query<Record<string, string | null>>(explainSql(target), [
     knownAt,
     ...key,
     ...(target.kind === 'timeline' ? [validAt] : []),
+    limit,
   ]);
   const names = [...target.key, ...periodColumns(target), ...target.values].map((column) => column.name);
-  return rows.map((row) => {
-    const columns = Object.fromEntries(names.map((name) => [name, row[name] ?? null]));
-    const own = Object.fromEntries(Object.entries(row).filter(([name]) => !names.includes(name)));
-    return { ...own, columns } as unknown as ExplainedCorrection;
+  const corrections = rows.map((row) => {
+    const { _id, _op, _recorded_at, _actor, _reason, _backfill } = row;
+    return {
+      _id,
+      state: row['_state'],
+      _op,
+      columns: Object.fromEntries(names.map((name) => [name, row[name] ?? null])),
+      told_at: row['_told_at'],
+      believed_from: row['_believed_from'],
+      believed_to: row['_believed_to'],
+      _recorded_at,
+      _actor,
+      _reason,
+      _backfill,
+      undone_reason: row['_undone_reason'],
+    } as ExplainedCorrection;
   });
+  return { corrections, leftOut: Number(rows[0]?.['_count'] ?? 0) - rows.length };
 }
 
-/** Parameters: the time of knowing or null, the key, and for a timeline the instant or null. */
+/**
+ * Parameters: the time of knowing or null, the key, for a timeline the instant or null, and the limit. What is not a column of the
+ * user's has a name with `_` before it, which none of his has.
+ */
 function explainSql(target: Target): string {
   const columns = columnLists(target);
   const isTimeline = target.kind === 'timeline';
+  const limit = `$${target.key.length + (isTimeline ? 3 : 2)}`;
   const period = periodColumns(target).map(({ name }) => ident(name));
   const covers = isTimeline
     ? `($${target.key.length + 2}::${target.period.from.type} is null or (p.${period[0]} <= $${target.key.length + 2}::${target.period.from.type} and $${target.key.length + 2}::${target.period.from.type} < p.${period[1]}))`
@@ -82,29 +109,30 @@ function explainSql(target: Target): string {
     corrections as (
       select distinct on (p._version)
         p._version, p._op, ${columns.key('p')}${columns.values('p')}, p._backfill${whole},
-        bool_or(${covers}) over correction as covers,
-        min(p._known_from) over correction as first_known,
-        min(p._known_from) filter (where p.believed and ${covers}) over correction as believed_from,
-        max(p._known_to) filter (where p.believed and ${covers}) over correction as believed_to
+        bool_or(${covers}) over correction as _covers,
+        min(p._known_from) over correction as _first_known,
+        min(p._known_from) filter (where p._believed and ${covers}) over correction as _believed_from,
+        max(p._known_to) filter (where p._believed and ${covers}) over correction as _believed_to
       from known p
       window correction as (partition by p._version)
       order by p._version
     )
     select c._version as _id, c._op, ${columns.key('c')}${period.map((name) => `, c.${name}`).join('')}${columns.values('c')},
       case
-        when c.believed_to > coalesce($1::timestamptz, now()) then 'stands'
+        when c._believed_to > coalesce($1::timestamptz, now()) then 'stands'
         when u._id is not null then 'undone'
-        when c.believed_from is null then 'shadowed'
+        when c._believed_from is null then 'shadowed'
         else 'superseded'
-      end as state,
-      coalesce(l.told_at, c.first_known) as told_at, c.believed_from, nullif(c.believed_to, 'infinity') as believed_to,
+      end as _state,
+      coalesce(l.told_at, c._first_known) as _told_at, c._believed_from, nullif(c._believed_to, 'infinity') as _believed_to,
       l._recorded_at, l._actor, coalesce(l._reason, case when c._version < 0 then 'adopted with the table' end) as _reason,
-      c._backfill, u.reason as undone_reason
+      c._backfill, u.reason as _undone_reason, count(*) over () as _count
     from corrections c
     left join lateral emend.ledger_at(c._version) l on true
     left join emend.undone u on u._id = c._version and u.target = ${literal(target.name)} and u.told_at <= coalesce($1::timestamptz, 'infinity')
-    where c.covers
-    order by ${columns.newestFirst('c')}`;
+    where c._covers
+    order by ${columns.newestFirst('c')}
+    limit ${limit}::bigint`;
 }
 
 function part(target: Target, table: string, op: string, known: string, believed: boolean): string {
@@ -118,7 +146,7 @@ function part(target: Target, table: string, op: string, known: string, believed
   const isKey = target.key.map(
     ({ name, baseType, equals }, index) => `s.${ident(name)} ${equals} $${index + 2}::${baseType}`,
   );
-  return `select ${op} as _op, ${[columns.key('s'), ...period].join(', ')}${values}, s._version, s._backfill, ${believed} as believed,
+  return `select ${op} as _op, ${[columns.key('s'), ...period].join(', ')}${values}, s._version, s._backfill, ${believed} as _believed,
         ${known.replace(', ', ' as _known_from, ')} as _known_to
       from ${table} s
       where ${isKey.join(' and ')}`;

@@ -16,23 +16,41 @@ import { ident } from '../db/identifier.ts';
 import { sqlState } from '../db/sqlstate.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
-import { bucketMask, keyHash } from './lock-buckets.ts';
+import { bucketMask, keyHash } from './lock-keys.ts';
 import { lockClass, objectsLock } from '../store/lock-class.ts';
 
 /** Locks of fences, as two integers: a class of their own, and the hash of the holder's name. */
 const lockClassOfFences = 0x656e0001;
 
+/** A worker that takes the fence of a dead process away holds its lock for a moment. */
+const waitForHolderMs = 1_000;
+
 /**
  * Takes the lock of a fence for the rest of the transaction: what the rows of its holder come to is decided in it alone.
  *
  * @param holder the backfill's name; that of a rebuild has blanks in it, and so is none
- * @throws EmendError `backfill_busy` when another transaction has it
+ * @throws EmendError `backfill_busy` when another transaction has it, and keeps it for more than a second
  */
 export async function holdFence(client: ClientBase, holder: string): Promise<void> {
   if (await tryHold(client, holder)) return;
-  throw new EmendError('backfill_busy', `${holder}: a transaction that works on it has not ended`, {
-    remedy: 'Nothing has to be done: it is tried again.',
-  });
+  try {
+    await waitToHold(client, holder);
+  } catch (error) {
+    if (sqlState(error) !== '55P03') throw error;
+    throw new EmendError('backfill_busy', `${holder}: a transaction that works on it has not ended`, {
+      remedy: 'Nothing has to be done: it is tried again.',
+      cause: error,
+    });
+  }
+}
+
+/** The limit is that of this wait alone: what the transaction does behind its fence may wait as long as it did. */
+async function waitToHold(client: ClientBase, holder: string): Promise<void> {
+  const { rows } = await client.query<{ before: string }>(
+    `select current_setting('lock_timeout') as before, set_config('lock_timeout', '${waitForHolderMs}ms', true)`,
+  );
+  await client.query(`select pg_advisory_xact_lock($1::int, hashtext($2))`, [lockClassOfFences, holder]);
+  await client.query(`select set_config('lock_timeout', $1, true)`, [rows[0]!.before]);
 }
 
 async function tryHold(client: ClientBase, holder: string): Promise<boolean> {

@@ -17,7 +17,7 @@ import { announceK0, takeK, takenK } from '../store/clock.ts';
 import { setAside } from './dead-letter.ts';
 import { fencesStand, requireNoFence } from './fence.ts';
 import { halve } from './halve.ts';
-import { lockBuckets } from './lock-buckets.ts';
+import { lockKeys } from './lock-keys.ts';
 import { mergeRows, prepareTargets, readDefaults } from './prepared-target.ts';
 import type { Defaults, PreparedTarget } from './prepared-target.ts';
 import { takeKeys } from './take-keys.ts';
@@ -141,7 +141,7 @@ async function mergeInOneTrip(pool: Pool, parts: readonly Part[], turn: Turn): P
   try {
     await inOneTrip(pool, (client) => {
       const locked = whole.map(({ prepared: { target, number }, rows }) =>
-        lockBuckets(client, target, number, rows),
+        lockKeys(client, target, number, rows),
       );
       void Promise.all(locked).then(
         () => turn.end(),

@@ -3,7 +3,7 @@ import type { LogRows } from '../change/batch.ts';
 import type { Target } from '../change/target.ts';
 import { announceK0 } from '../store/clock.ts';
 import { refuseFenced } from './fence.ts';
-import { lockBuckets } from './lock-buckets.ts';
+import { lockKeys } from './lock-keys.ts';
 
 /** Keys of one target: the key columns of some rows. */
 export interface KeysToTake {
@@ -22,7 +22,7 @@ export interface KeysToTake {
  * @throws EmendError `key_fenced`: nothing was done, try again later
  */
 export async function takeKeys(client: ClientBase, parts: readonly KeysToTake[]): Promise<void> {
-  for (const { target, number, rows } of parts) await lockBuckets(client, target, number, rows);
+  for (const { target, number, rows } of parts) await lockKeys(client, target, number, rows);
   const fenced = await announceK0(client);
   for (const { target, rows } of parts)
     if (fenced.includes(target.name)) await refuseFenced(client, target, rows);

@@ -22,6 +22,8 @@ export interface ListedBackfill {
   readonly problem: string | null;
   /** What a promote that was asked for waits for. */
   readonly waits: Wait | null;
+  /** When the promote that was asked for last was answered with no: `problem` says by what. It is not on its way any more. */
+  readonly refusedAt: string | null;
 }
 
 export interface BackfillEvent {
@@ -102,6 +104,8 @@ interface Stated {
   readonly name: string;
   readonly targets: readonly string[];
   readonly asked: string;
+  /** The request of the promote that was asked for last. */
+  readonly lastPromote: string | null;
   readonly since: string;
   readonly sealed: Readonly<Record<string, { readonly rows: number }>> | null;
   readonly reason: string | null;
@@ -116,7 +120,8 @@ async function readStated(source: Pool, name: string | null): Promise<Stated[]> 
   const { rows } = await source.query<{ stated: string }>(
     `select jsonb_build_object(
        'name', b.name, 'targets', b.targets, 'asked', s.state, 'since', s.since, 'sealed', b.sealed, 'reason', b.reason,
-       'logicVersion', b.logic_version, 'boundary', b.boundary, 'origin', b.origin, 'actor', b.actor, 'openedAt', b.opened_at
+       'logicVersion', b.logic_version, 'boundary', b.boundary, 'origin', b.origin, 'actor', b.actor, 'openedAt', b.opened_at,
+       'lastPromote', (select max(r._id)::text from corrections._request r where r.backfill = b.name and r.request = 'promote')
      )::text as stated
      from corrections._backfill b
      join corrections._backfill_state s on s.name = b.name
@@ -132,24 +137,32 @@ interface Reached {
   readonly since: string;
   readonly problem: string | null;
   readonly waits: Wait | null;
+  /** The last promote that was refused, of those that came here: its wish was taken back. */
+  readonly refused: string | null;
 }
 
 async function readReached(store: Pool, names: readonly string[]): Promise<Map<string, Reached>> {
   const { rows } = await store.query<{ name: string; reached: string }>(
-    `select name, jsonb_build_object(
-       'state', state, 'since', updated_at::text, 'problem', problem, 'waits', wish -> 'waits'
+    `select b.name, jsonb_build_object(
+       'state', b.state, 'since', b.updated_at::text, 'problem', b.problem, 'waits', b.wish -> 'waits',
+       'refused', (
+         select max(r._id)::text
+         from emend.backfill_request r
+         where r.backfill = b.name and r.request = 'promote' and b.state = 'checked' and b.wish is null
+       )
      )::text as reached
-     from emend.backfill
-     where name = any ($1::text[])`,
+     from emend.backfill b
+     where b.name = any ($1::text[])`,
     [names],
   );
   return new Map(rows.map(({ name, reached }) => [name, JSON.parse(reached) as Reached]));
 }
 
 function listed(
-  { name, targets, asked, since, reason, sealed }: Stated,
+  { name, targets, asked, lastPromote, since, reason, sealed }: Stated,
   reached: Reached | undefined,
 ): ListedBackfill {
+  const isRefused = asked === 'promoted' && lastPromote !== null && reached?.refused === lastPromote;
   return {
     name,
     targets,
@@ -160,6 +173,7 @@ function listed(
     rows: sealed === null ? null : Object.values(sealed).reduce((sum, { rows }) => sum + rows, 0),
     problem: reached?.problem ?? null,
     waits: reached?.waits ?? null,
+    refusedAt: isRefused ? reached.since : null,
   };
 }
 

@@ -11,7 +11,7 @@ import { codeOfState } from '../queue/inspection.ts';
 import { resolveTargets } from '../store/resolve-targets.ts';
 import type { Target } from '../change/target.ts';
 import { checkReplication } from './check-replication.ts';
-import { readInstall } from './install.ts';
+import { readInstall, readStoreSince } from './install.ts';
 import type { Clients } from './migration-steps.ts';
 import { queueHome, queuePrefix } from './install-queue.ts';
 import { checkSurplus } from './publications.ts';
@@ -88,13 +88,28 @@ async function checkVersion(store: ClientBase): Promise<Problem[]> {
 async function checkSameInstall(source: ClientBase, store: ClientBase): Promise<Problem[]> {
   const inStore = await readInstall(store, 'store');
   const inSource = await readInstall(source, 'source');
-  if (inStore === null || inStore === inSource) return [];
+  if (inStore === null) return inSource === null ? [] : checkFirstStore(source);
+  if (inStore === inSource) return [];
   return [
     {
       path: 'store.url',
       problem: `this store belongs to install ${inStore}, and the source to ${inSource ?? 'none yet'}`,
       remedy:
         'A store is fed by one source: correct one of the URLs, or give this source a database of its own.',
+    },
+  ];
+}
+
+/** A second store would get the same id, and so take jobs and slot from the first. One that was restored or moved has the id already. */
+async function checkFirstStore(source: ClientBase): Promise<Problem[]> {
+  const since = await readStoreSince(source);
+  if (since === null) return [];
+  return [
+    {
+      path: 'store.url',
+      problem: `this store is new, and the source has had another one since ${since}`,
+      remedy:
+        'A source feeds one store: correct one of the URLs, or give this store a source of its own. If that store is gone for good, or this source is a copy: update corrections._install set store_since = null in the source, and run migrate again.',
     },
   ];
 }

@@ -5,7 +5,7 @@ import type { Asking } from '../log/backfill.ts';
 import type { Executor } from '../log/executor.ts';
 import type { Loaded } from '../backfill/load.ts';
 import { createLogger } from '../observe/logger.ts';
-import type { ExplainedCorrection } from '../merge/explain-key.ts';
+import type { Explanation } from '../merge/explain-key.ts';
 import type { Rebuild } from '../verify/rebuild.ts';
 import type { AsKnown } from '../verify/write-as-known.ts';
 import { askAt } from './at.ts';
@@ -49,8 +49,8 @@ export interface Emend {
   status(): Promise<Status>;
   /** What is believed of a target at an instant, as believed at a time; 1,000 rows at most by default. */
   at(target: string, question?: Partial<Omit<AtQuestion, 'target'>>): Promise<AtAnswer>;
-  /** Every correction behind an answer, the winner first. */
-  explain(target: string, question: Omit<ExplainQuestion, 'target'>): Promise<ExplainedCorrection[]>;
+  /** Every correction behind an answer, the winner first; 100 at most by default. */
+  explain(target: string, question: Omit<ExplainQuestion, 'target'>): Promise<Explanation>;
   /** Takes one correction back, by its `_id`; later ones stay, and history shows all. */
   undo(target: string, id: string, options: { readonly reason: string }): Promise<Undone>;
   /** Takes in history with the times at which it was known. */

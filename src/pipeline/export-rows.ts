@@ -1,4 +1,4 @@
-import { open } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { EmendError } from '../errors.ts';
@@ -10,9 +10,11 @@ export interface CsvForm<T> {
 }
 
 /**
- * Writes pages of rows to a file, as NDJSON or CSV by its ending. Returns how many rows.
+ * Writes pages of rows to a new or empty file, as NDJSON or CSV by its ending. Returns how many rows. Where reading them fails,
+ * no part of them is left there.
  *
- * @throws EmendError `bad_arguments` for another ending, and for a path that cannot be written
+ * @throws EmendError `bad_arguments` for another ending, for a path that cannot be written, and for a file that holds something:
+ *   nothing of it is changed
  */
 export async function exportRows<T>(
   path: string,
@@ -25,24 +27,36 @@ export async function exportRows<T>(
       remedy: 'Name it *.ndjson or *.csv.',
     });
   }
-  const file = await openExport(path);
+  const { file, isDevice } = await openExport(path);
   let exported = 0;
-  await pipeline(async function* () {
-    if (isCsv) yield `${csv.heading.join(',')}\n`;
-    for await (const page of pages) {
-      exported += page.length;
-      yield page.map((row) => (isCsv ? csvLine(csv.fields(row)) : `${JSON.stringify(row)}\n`)).join('');
-    }
-  }, file.createWriteStream());
+  try {
+    await pipeline(async function* () {
+      if (isCsv) yield `${csv.heading.join(',')}\n`;
+      for await (const page of pages) {
+        exported += page.length;
+        yield page.map((row) => (isCsv ? csvLine(csv.fields(row)) : `${JSON.stringify(row)}\n`)).join('');
+      }
+    }, file.createWriteStream());
+  } catch (error) {
+    if (!isDevice) await rm(path, { force: true });
+    throw error;
+  }
   return exported;
 }
 
-function openExport(path: string): Promise<FileHandle> {
-  return open(path, 'w').catch((error: NodeJS.ErrnoException) => {
+/** To append: what others have written there is neither cut off nor written over. */
+async function openExport(path: string): Promise<{ file: FileHandle; isDevice: boolean }> {
+  const file = await open(path, 'a').catch((error: NodeJS.ErrnoException) => {
     throw new EmendError('bad_arguments', `${path} cannot be written: ${error.code ?? error.message}`, {
       remedy: 'Correct the path: its folder has to be there, and to be writable.',
       cause: error,
     });
+  });
+  const found = await file.stat();
+  if (found.size === 0) return { file, isDevice: !found.isFile() };
+  await file.close();
+  throw new EmendError('bad_arguments', `${path} holds something already; nothing of it was changed`, {
+    remedy: 'Name another file (--export, exportTo), or take this one away.',
   });
 }
 

@@ -29,4 +29,12 @@ export async function readInstall(
   return rows[0]?.id ?? null;
 }
 
+/** Since when the source has a store, or null where it has none; it is migrated. */
+export async function readStoreSince(source: ClientBase): Promise<string | null> {
+  const { rows } = await source.query<{ since: string | null }>(
+    `select store_since::text as since from corrections._install`,
+  );
+  return rows[0]?.since ?? null;
+}
+
 const installTables = { source: 'corrections._install', store: 'emend.install' } as const;

@@ -7,7 +7,7 @@ import type { Statement } from '../db/statement.ts';
 import { planLog } from '../log/log.ts';
 import { planRoles } from '../log/roles.ts';
 import { planStore } from '../store/store.ts';
-import { readInstall } from './install.ts';
+import { readInstall, readStoreSince } from './install.ts';
 import { planPublications } from './publications.ts';
 
 export type { Side } from '../db/migrations.ts';
@@ -30,6 +30,7 @@ export function migrationSteps(
     { database: 'source', plan: ({ source }) => pendingMigrations(source, 'source') },
     { database: 'store', plan: ({ store }) => pendingMigrations(store, 'store') },
     { database: 'store', plan: ({ store }, install) => planInstall(store, install) },
+    { database: 'source', plan: ({ source }) => planStoreSince(source) },
     ...targets.flatMap((target): MigrationStep[] => [
       {
         database: 'store',
@@ -50,4 +51,16 @@ async function planInstall(store: ClientBase, install: string): Promise<Statemen
   if ((await readInstall(store, 'store')) !== null) return [];
   const sql = `insert into emend.install (id) values (${literal(install)})`;
   return [{ purpose: 'the install that this store belongs to', sql }];
+}
+
+/** Another store that is new is refused from now on (`check-servers.ts`). */
+async function planStoreSince(source: ClientBase): Promise<Statement[]> {
+  if (!(await lacksStore(source))) return [];
+  const sql = `update corrections._install set store_since = now() where store_since is null`;
+  return [{ purpose: 'that a store belongs to this source', sql }];
+}
+
+async function lacksStore(source: ClientBase): Promise<boolean> {
+  if ((await readInstall(source, 'source')) === null) return true; // still to be made
+  return (await readStoreSince(source)) === null;
 }

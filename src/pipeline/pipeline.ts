@@ -27,6 +27,7 @@ import { startSweep } from '../sweep/sweep.ts';
 import type { SweepTuning } from '../sweep/tuning.ts';
 import { handleRequests, publishByLane, toJobs } from './backfill-work.ts';
 import { createLogPool, createSweepSource, openStore } from './connections.ts';
+import { startCutReport } from './cut-report.ts';
 import { requireInstall } from './install.ts';
 import { createLiveMerge } from './live-merge.ts';
 import { queueHome, queuePrefix } from './install-queue.ts';
@@ -168,6 +169,9 @@ async function startStages(
         log,
       }),
     );
+  const cut = (): number => captures.reduce((sum, each) => sum + each.status().transactionsCut, 0);
+  const cutReport = startCutReport(store, cut, log);
+  shutdown.push({ name: 'report of cut transactions', limitMs: 300, end: () => cutReport.stop() });
   const stop = async (): Promise<void> => void (await Promise.all(captures.map((each) => each.stop())));
   shutdown.push({ name: 'capture', limitMs: 3_000, end: stop });
   return () => Promise.all(captures.map((each) => each.run())).then(() => new Promise<never>(() => {}));

@@ -2,6 +2,7 @@ import type { Problem } from '../errors.ts';
 import type { QueueCounts } from '../queue/queue.ts';
 import type { LackingArchive } from './archive-status.ts';
 import type { BackfillStatus } from './backfill-status.ts';
+import type { CutStatus } from './cut-report.ts';
 import type { DivergedStatus } from './diverged-status.ts';
 import type { ReadersStatus } from './slot-status.ts';
 import type { SweepStatus } from './sweep-status.ts';
@@ -13,6 +14,7 @@ export interface Status extends ReadersStatus {
   /** Answers about the past are final up to `at`. */
   readonly settled: { readonly at: string; readonly lagMs: number };
   readonly sweep: SweepStatus;
+  readonly cut: CutStatus;
   readonly diverged: DivergedStatus;
   /** Files of archived rows that the store lacks the effect of. */
   readonly lackingArchives: readonly LackingArchive[];

@@ -5,6 +5,7 @@ import type { Problem } from '../errors.ts';
 import { readLackingArchives } from './archive-status.ts';
 import { readBackfillStatus } from './backfill-status.ts';
 import { withServers } from './connections.ts';
+import { readCut } from './cut-report.ts';
 import { readDivergedStatus } from './diverged-status.ts';
 import { requireInstall } from './install.ts';
 import { judgeStatus } from './judge-status.ts';
@@ -18,18 +19,18 @@ export async function readStatus(config: ResolvedConfig): Promise<Status> {
   return withServers(config, { role: 'status', max: 2 }, async ({ source, store }) => {
     const install = await requireInstall(store);
     const names = config.targets.map(({ name }) => name);
-    const [readers, targets, settled, sweep, diverged, lackingArchives, backfills, queue] = await Promise.all(
-      [
+    const [readers, targets, settled, sweep, cut, diverged, lackingArchives, backfills, queue] =
+      await Promise.all([
         readReaders(source, install, { readers: config.capture.readers, targets: names }),
         readTargets(store, config),
         readSettled(store),
         readSweep(source, store, names),
+        readCut(store),
         readDivergedStatus(source, store),
         readLackingArchives(store),
         readBackfillStatus(store),
         readQueue(config, install),
-      ],
-    );
+      ]);
     const status = {
       install,
       ...readers,
@@ -37,6 +38,7 @@ export async function readStatus(config: ResolvedConfig): Promise<Status> {
       targets,
       settled,
       sweep,
+      cut,
       diverged,
       lackingArchives,
       backfills,

@@ -3,11 +3,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { defineConfig, timeline } from '../../src/config/define-config.ts';
+import { withTransaction } from '../../src/db/transaction.ts';
+import { holdFence } from '../../src/merge/fence.ts';
 import { verifyTarget } from '../../src/verify/verify.ts';
 import {
   carryOutAll,
   carryOutOnce,
   hasSession,
+  holdLockOfFence,
   startWorkerProcess,
   stopAt,
 } from '../support/backfill-work.ts';
@@ -280,6 +283,34 @@ describe('a fence', () => {
       limit: 3,
     });
     expect(found).toEqual({});
+  });
+
+  it('whose lock another transaction has for a moment is waited for: an abandon goes through, and fails where that one stays', async () => {
+    const name = await checkedBackfill(30);
+    await ask('abandon', name);
+    const staying = await holdLockOfFence(install, name);
+    await expect(carryOutOnce(install, name, 'last')).rejects.toMatchObject({
+      code: 'backfill_busy',
+      message: expect.stringContaining('has not ended'),
+    });
+    expect(await state(name)).toBe('checked');
+    const abandoning = carryOutOnce(install, name, 'last');
+    await Promise.race([staying.reached(), abandoning]);
+    await staying.release();
+    await abandoning;
+    expect(await state(name)).toBe('abandoned');
+  });
+
+  it('that was waited for leaves the transaction the limit of waiting that it had', async () => {
+    const moment = await holdLockOfFence(install, 'nobody');
+    const limit = withTransaction(install.store, async (client) => {
+      await client.query(`set local lock_timeout = '7s'`);
+      await holdFence(client, 'nobody');
+      return (await client.query(`show lock_timeout`)).rows;
+    });
+    await Promise.race([moment.reached(), limit]);
+    await moment.release();
+    expect(await limit).toEqual([{ lock_timeout: '7s' }]);
   });
 
   it('is held by the transaction that it stands for: a worker whose session was lost is not overtaken', async () => {

@@ -286,6 +286,33 @@ describe('loading a backfill', () => {
     },
   );
 
+  const csvOf = (...lines: string[]) =>
+    ['route,cabin,valid_from,price', 'R1,Y,2026-01-01,1', ...lines].join('\n');
+  const ndjsonOf = (...lines: string[]) =>
+    [JSON.stringify(fare(1)), JSON.stringify(fare(2)), ...lines].join('\n');
+  const twice: [string, string, string][] = [
+    ['a column that is not there', 'ndjson', ndjsonOf(JSON.stringify(fare(3, { price: 'much' })), JSON.stringify(fare(4, { colour: 1 })))],
+    ['what is no JSON', 'ndjson', ndjsonOf(JSON.stringify(fare(3, { colour: 1 })), '{"route":')],
+    ['what is no text', 'ndjson', `${ndjsonOf(JSON.stringify(fare(3, { price: 'much' })), JSON.stringify(fare(4)))}\n${'x'.repeat(200_000)}\0`],
+    ['a line with too few fields', 'csv', csvOf('R2,Y,2026-01-01,much', 'R3,Y')],
+    ['half of a surrogate pair', 'ndjson', ndjsonOf(JSON.stringify(fare(3, { price: -1 })), '{"route":"\\ud800","cabin":"Y","valid_from":"2026-01-01","price":1}')],
+    ['a quote that is never closed', 'csv', csvOf('R2,Y,2026-01-01,much', 'R3,Y,2026-01-01,3', '"R4,Y,2026-01-01,4')],
+    ['a quote that is never closed, behind what needs the parser', 'csv', csvOf('', 'R2,Y,2026-01-01,much', '"R4,Y,2026-01-01,4')],
+    ['the same value', 'csv', csvOf('R2,Y,2026-01-01,much', 'R3,Y,2026-01-01,much')],
+  ]; // prettier-ignore
+
+  test.each(twice)('of a bad value and, behind it, %s, the first is named', async (_what, ending, text) => {
+    const name = await opened();
+    const refused: unknown = await load(name, file(text, ending)).catch((error: unknown) => error);
+    const line = text.split('\n').findIndex((each) => /much|colour|-1}/.test(each)) + 1;
+    expect(refused).toMatchObject({
+      code: 'correction_invalid',
+      message: expect.stringMatching(
+        new RegExp(`^fares, line ${line}: (column price|fares has no column|it breaks)`),
+      ),
+    });
+  });
+
   test('a value never stands in the error, whatever it is', async () => {
     for (const over of [
       { price: 'secret' },

@@ -278,6 +278,10 @@ describe('windows of promotes', () => {
       await eventually(async () =>
         expect((await showBackfill(config, 'never')).problem).toContain('leaves no time'),
       );
+      expect((await showBackfill(config, 'never')).refusedAt, 'when it was refused').not.toBeNull();
     });
+    // asked again, and no worker runs: it is on its way, not refused
+    await install.source.query(`select corrections.promote_backfill('never')`);
+    expect(await showBackfill(install.config, 'never')).toMatchObject({ asked: 'promoted', refusedAt: null });
   }, 60_000);
 });

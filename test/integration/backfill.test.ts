@@ -1,5 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
+import { describeBackfills } from '../../src/cli/describe-backfill.ts';
+import { listBackfills } from '../../src/pipeline/backfill-report.ts';
 import { discardDeadLetters, retryDeadLetters } from '../../src/pipeline/dead.ts';
 import { readStatus } from '../../src/pipeline/status.ts';
 import { eventually, holds } from '../support/eventually.ts';
@@ -237,6 +239,16 @@ describe('a backfill', () => {
       });
     });
     await holds(async () => expect(await held('C')).toHaveLength(1), { forMs: 300 });
+    const listed = (await listBackfills(install.config)).find((each) => each.name === name)!;
+    expect(listed).toMatchObject({
+      state: 'checked',
+      asked: 'promoted',
+      problem: expect.stringContaining('outside_boundary'),
+    });
+    expect(listed.refusedAt, 'the promote that was refused').toBe(listed.since);
+    expect(describeBackfills([listed])).toMatch(
+      / checked, promote refused at \d{4}-.* was not promoted: checks failed: outside_boundary/,
+    );
     await promote({ outside_boundary: 'half of April was agreed too' });
     await reaches('promoted');
     expect(

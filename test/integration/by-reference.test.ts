@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Batch, LogRows } from '../../src/change/batch.ts';
 import { referTo } from '../../src/change/refer.ts';
@@ -25,13 +26,13 @@ const targets = {
 };
 const maxQueueBytes = 1_048_576;
 
-/** Wide rows with values that a careless way would change, a thousand of them a transaction. */
+/** Wide rows, hard to compress, with values that a careless way would change, a thousand of them a transaction. */
 async function write({ source }: Install, first: number, last: number): Promise<void> {
   for (let start = first; start <= last; start += 1_000) {
     await source.query(
       `insert into corrections.orders (id, amount, note, at)
        select i, (i || '.12345678901234567890123456789')::numeric,
-              case i % 4 when 0 then null when 1 then '' else E'\\\\N "Ä"\n' || repeat(md5(i::text), 8) end,
+              case i % 4 when 0 then null when 1 then '' else E'\\\\N "Ä"\n' || (select string_agg(md5(i::text || n), '') from generate_series(1, 8) n) end,
               case i % 3 when 0 then 'infinity'::timestamptz else '0044-03-15 12:00:00.000001+00 BC' end
        from generate_series($1::integer, least($1::integer + 999, $2::integer)) as i`,
       [String(start), String(last)],
@@ -98,6 +99,35 @@ describe.each(['redis', 'postgres'] as const)('a full queue in %s', (queue) => {
       expect((await readForms(install)).byValue).toBeGreaterThan(0);
     });
     await install.start('worker');
+    await untilMerged(install);
+  });
+
+  it('with many jobs before it is spared small ones: what would wait anyway waits for company', async () => {
+    const install = await createInstall(`busy ${queue}`, { ddl, targets, queue, redisUrl: redis.url });
+    const reader = await install.start('reader');
+    const writeOneByOne = async (first: number, count: number) => {
+      for (let id = first; id < first + count; id += 1) {
+        await write(install, id, id);
+        await sleep(3);
+      }
+    };
+    const jobs = async () => (await readForms(install)).byValue;
+    await eventually(async () => {
+      await writeOneByOne((await jobs()) * 1_000 + 1, 20);
+      expect(await jobs()).toBeGreaterThan(16);
+    });
+    await sleep(500); // it is asked how many wait every quarter of a second
+    const before = await jobs();
+    await writeOneByOne(1_000_000, 300);
+    await eventually(async () => {
+      const { rows } = await install.source.query<{ behind: string }>(
+        `select (pg_current_wal_lsn() - confirmed_flush_lsn)::text as behind from pg_replication_slots where database = current_database()`,
+      );
+      expect(Number(rows[0]!.behind)).toBeLessThan(1_000);
+    });
+    expect((await jobs()) - before).toBeLessThan(100);
+    await reader.stop();
+    await install.start();
     await untilMerged(install);
   });
 });

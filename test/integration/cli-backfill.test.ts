@@ -283,6 +283,12 @@ describe('emend backfill', () => {
     const ndjson = join(cli.dir, 'diff.ndjson');
     await diffBackfill(resolved, 'reprice', { limit: 0, exportTo: ndjson });
     expect(readFileSync(ndjson, 'utf8').trim().split('\n')).toHaveLength(20);
+    const before = readFileSync(ndjson, 'utf8');
+    await expect(diffBackfill(resolved, 'reprice', { limit: 0, exportTo: ndjson })).rejects.toMatchObject({
+      message: `${ndjson} holds something already; nothing of it was changed`,
+      disposition: 'refuse',
+    });
+    expect(readFileSync(ndjson, 'utf8')).toBe(before);
     await expect(diffBackfill(resolved, 'nope', { limit: 1 })).rejects.toThrow(/has no backfill nope/);
     await expect(
       diffBackfill(resolved, 'reprice', { limit: 0, exportTo: join(cli.dir, 'nowhere', 'x.csv') }),

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Imported } from '../../src/backfill/import-history.ts';
-import type { ExplainedCorrection } from '../../src/merge/explain-key.ts';
+import type { Explanation } from '../../src/merge/explain-key.ts';
 import type { Undone } from '../../src/pipeline/undo.ts';
 import { createDatabases } from '../support/databases.ts';
 import type { Databases } from '../support/databases.ts';
@@ -73,8 +73,12 @@ describe('adopt, explain, undo and import on the command line', () => {
       `insert into corrections.prices (product, valid_from, price, _reason) values ('A', '2021-01-01', 5, 'contract 17')`,
     );
     expect((await cli.run(['wait', '--timeout', '20'])).code).toBe(0);
-    const explain = () =>
-      cli.json<ExplainedCorrection[]>(['explain', 'prices', '--key', 'A', '--valid-at', '2021-06-01']);
+    const explain = async (...limit: string[]) => {
+      const args = ['explain', 'prices', '--key', 'A', '--valid-at', '2021-06-01', ...limit];
+      const { corrections, leftOut } = await cli.json<Explanation>(args);
+      expect(leftOut).toBe(2 - corrections.length);
+      return corrections;
+    };
     const before = await explain();
     expect(
       before.map(({ state, columns, _reason }) => [state, columns['price'], columns['valid_to'], _reason]),
@@ -82,6 +86,7 @@ describe('adopt, explain, undo and import on the command line', () => {
       ['stands', '5', null, 'contract 17'],
       ['superseded', '4', null, 'adopted with the table'],
     ]);
+    expect(await explain('--limit', '1')).toEqual(before.slice(0, 1));
     const id = before[0]!._id;
     expect((await cli.json<Undone>(['undo', 'prices', id, '--reason', 'typo'])).toldAt).not.toBeNull();
     expect((await cli.json<Undone>(['undo', 'prices', id, '--reason', 'typo'])).toldAt).toBeNull();

@@ -9,11 +9,11 @@ import type { Install } from '../support/install.ts';
 
 /** Names that emend's own SQL uses, or might: none of them is taken from the user. */
 const names = [
-  'a', 'answer', 'arrived', 'asked', 'at', 'b', 'backfill', 'before', 'c', 'd', 'during', 'e', 'f', 'first', 'first_start',
+  'a', 'answer', 'arrived', 'asked', 'at', 'b', 'backfill', 'before', 'believed', 'believed_from', 'believed_to', 'c', 'columns', 'covers', 'd', 'during', 'e', 'f', 'first', 'first_known', 'first_start',
   'found', 'fresh', 'g', 'higher', 'holds_until', 'id', 'is_second', 'k', 'key', 'kind', 'known_at', 'known_from', 'known_to',
   'l', 'last', 'last_start', 'm', 'n', 'name', 'new', 'newest_first', 'o', 'old', 'op', 'p', 'part', 'part_from', 'part_to',
-  'pieces', 'place', 'r', 'reach', 's', 'since', 'standing', 'stated', 'superseded', 't', 'target', 'text', 'told', 'told_at',
-  'u', 'until', 'v', 'valid_at', 'value', 'values', 'vals', 'version', 'w', 'weighed', 'winning_op', 'won', 'x', 'xid', 'select', 'user',
+  'pieces', 'place', 'r', 'reach', 's', 'since', 'standing', 'state', 'stated', 'superseded', 't', 'target', 'text', 'told', 'told_at',
+  'u', 'undone_reason', 'until', 'v', 'valid_at', 'value', 'values', 'vals', 'version', 'w', 'weighed', 'winning_op', 'won', 'x', 'xid', 'select', 'user',
 ]; // prettier-ignore
 
 const quoted = names.map((name) => `"${name}"`);
@@ -81,7 +81,12 @@ describe.each(['things', 'spans', 'starts'])(
         );
       await reaches('promoted');
       expect(await answers()).toContain('threethree');
-      expect(await explain(install.config, { target, key: ['row=A', 'when=B'] })).not.toHaveLength(0);
+      const { corrections } = await explain(install.config, { target, key: ['row=A', 'when=B'] });
+      expect(corrections.find(({ _id }) => _id === second)).toMatchObject({
+        state: 'undone',
+        columns: Object.fromEntries(names.map((name) => [name, 'two'])),
+        undone_reason: 'a test',
+      });
       await install.source.query(`select corrections.revert_backfill('b', 'a test')`);
       await reaches('reverted');
       expect(await answers()).toEqual(live);

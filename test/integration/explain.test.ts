@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describeExplanation } from '../../src/cli/describe-explanation.ts';
 import { withClient } from '../../src/db/transaction.ts';
 import { explainKey } from '../../src/merge/explain-key.ts';
 import { undoCorrection } from '../../src/merge/undo.ts';
@@ -55,10 +56,12 @@ describe('explain and undo of a single correction', () => {
   });
   afterAll(() => store?.pool.end());
 
-  const explain = (validAt: string | null, knownAt: string | null = null) =>
+  const ask = (validAt: string | null, knownAt: string | null, limit: number) =>
     withClient(store.pool, (client) =>
-      explainKey(client, store.targets[0]!, { key: ['A'], validAt, knownAt }),
+      explainKey(client, store.targets[0]!, { key: ['A'], validAt, knownAt, limit }),
     );
+  const explain = async (validAt: string | null, knownAt: string | null = null) =>
+    (await ask(validAt, knownAt, 100)).corrections;
   const inShort = async (validAt: string | null, knownAt: string | null = null) =>
     (await explain(validAt, knownAt)).map(
       ({ _id, state, _actor, columns }) => `${_id} ${state} ${_actor} ${columns['price']}`,
@@ -77,6 +80,17 @@ describe('explain and undo of a single correction', () => {
       columns: { product: 'A', valid_from: '2020-03-01', valid_to: '2020-05-01', price: '7' },
       believed_to: null,
     });
+  });
+
+  it('gives no more than the limit, the winner first, and says how many it leaves out', async () => {
+    const { corrections, leftOut } = await ask('2020-04-03', null, 2);
+    expect(corrections.map(({ _id }) => _id)).toEqual(['12', '11']);
+    expect(leftOut).toBe(1);
+    expect(await ask('2020-04-03', null, 3)).toMatchObject({ leftOut: 0 });
+    expect(await ask('2019-01-01', null, 2)).toEqual({ corrections: [], leftOut: 0 });
+    expect(describeExplanation('prices', { corrections, leftOut })).toMatch(
+      /\nand 1 more correction below: give --valid-at, or a greater --limit$/,
+    );
   });
 
   it('answers as known before the correction came', async () => {

@@ -1,5 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { timeline } from '../../src/config/define-config.ts';
+import { describeStatus } from '../../src/cli/describe-status.ts';
+import { readStatus } from '../../src/pipeline/status.ts';
+import { eventually } from '../support/eventually.ts';
 import { createInstall } from '../support/install.ts';
 import type { Install } from '../support/install.ts';
 
@@ -39,6 +42,26 @@ describe.each([
       { valid_from: '2026-09-10', valid_to: '2026-09-12', price: '5.00' },
       { valid_from: '2026-09-12', valid_to: 'infinity', price: '4.00' },
     ]);
+  });
+
+  it('a transaction above atomicRows is cut, which status counts; one of atomicRows is not', async () => {
+    const { cut: before } = await readStatus(install.config);
+    for (const rows of [1_000, 2_500])
+      await install.source.query(
+        `insert into corrections.prices (product_id, price, valid_from) select 'C' || n, 1, '2026-01-01' from generate_series(1, $1::int) n`,
+        [rows],
+      );
+    await install.wait();
+    const status = await eventually(async () => {
+      const now = await readStatus(install.config);
+      expect(now.cut).toMatchObject({ transactions: before.transactions + 1, since: before.since });
+      return now;
+    });
+    expect(status.cut.lastAt).not.toBeNull();
+    expect(describeStatus(status)).toMatch(
+      /\ncut +1 transaction since .*, the last at .*: larger than atomicRows/,
+    );
+    expect(status.problems.filter(({ path }) => path === 'cut')).toEqual([]);
   });
 
   // other test files run beside this one: the machine is idle in one of a few rounds

@@ -8,7 +8,9 @@ import { readStatus } from '../../src/pipeline/status.ts';
 import { sweepNow } from '../../src/pipeline/sweep-now.ts';
 import { waitUntilMerged } from '../../src/pipeline/wait.ts';
 import { eventually } from '../support/eventually.ts';
+import { createDatabases } from '../support/databases.ts';
 import { createInstall } from '../support/install.ts';
+import { query } from '../support/query.ts';
 import type { Install } from '../support/install.ts';
 
 const { targets } = defineConfig({
@@ -119,4 +121,31 @@ describe('a target that is added while everything runs', () => {
       }),
     );
   });
+});
+
+describe('a second store over one source', () => {
+  const ddl = `create table public.prices (product text not null, valid_from date not null, valid_to date not null, price numeric)`;
+
+  it('is refused while it is new, and nothing is changed; the first goes on, and a new one is taken where that one is said to be gone', async () => {
+    const install = await createInstall('migrate two stores', { ddl, targets });
+    const { config, source } = install;
+    await install.start();
+    await source.query(`insert into corrections.prices (product, valid_from, price) values ('A', '2020-01-01', 1)`);
+    await install.wait();
+    const other = await createDatabases('migrate other store');
+    const second = { ...config, store: { ...config.store, url: other.storeUrl } };
+    await query(other.storeUrl, ddl);
+    for (const print of [true, false])
+      await expect(migrate({ config: second, print })).rejects.toMatchObject({
+        disposition: 'refuse',
+        problems: [{ path: 'store.url', problem: expect.stringContaining('has had another one since'), remedy: expect.stringContaining('store_since = null') }],
+      });
+    expect(await query(other.storeUrl, `select from pg_namespace where nspname = 'emend'`)).toEqual([]);
+    expect((await migrate({ config, print: false })).statements, 'of the first one').toEqual([]);
+
+    await source.query(`update corrections._install set store_since = null`);
+    await migrate({ config: second, print: false });
+    const { rows } = await source.query(`select id from corrections._install where store_since is not null`);
+    expect(await query(other.storeUrl, `select id from emend.install`)).toEqual(rows);
+  }); // prettier-ignore
 });

@@ -9,7 +9,7 @@ import { undo } from '../../src/pipeline/undo.ts';
 import { verify } from '../../src/pipeline/verify.ts';
 import { waitUntilMerged } from '../../src/pipeline/wait.ts';
 import { createFolder } from '../support/archive.ts';
-import { stopAt } from '../support/backfill-work.ts';
+import { holdLockOfFence, stopAt } from '../support/backfill-work.ts';
 import type { Stop, Stopped } from '../support/backfill-work.ts';
 import { eventually, holds } from '../support/eventually.ts';
 import { createInstall, environmentOf } from '../support/install.ts';
@@ -240,6 +240,18 @@ describe('a swap', () => {
     await rebuild(config, 'prices', swapNow);
     expect(await found(install), `${written} corrections`).toEqual([{}, {}]);
   }); // prettier-ignore
+
+  it('waits for whoever takes the fence of a dead one away, and fails where that one stays', async () => {
+    const install = await createFilled('rebuild orphan');
+    await install.store.query(`delete from public.prices`);
+    const staying = await holdLockOfFence(install, 'rebuild of prices');
+    await expect(rebuild(install.config, 'prices', swapNow)).rejects.toMatchObject({ code: 'backfill_busy' });
+    const swapping = rebuild(install.config, 'prices', swapNow);
+    await Promise.race([staying.reached(), swapping]);
+    await staying.release();
+    expect(await swapping).toMatchObject({ outcome: 'swapped' });
+    expect(await found(install)).toEqual([{}, {}]);
+  });
 
   it('is one at a time of a target', async () => {
     const install = await createFilled('rebuild twice');

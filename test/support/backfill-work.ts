@@ -124,3 +124,26 @@ export async function stopAt(
     release,
   };
 }
+
+/** Another transaction that holds the lock of a fence, as one does that takes the fence of a dead process away. */
+export async function holdLockOfFence({ store, config }: Install, holder: string): Promise<Stopped> {
+  const session = new pg.Client({ connectionString: config.store.url });
+  await session.connect();
+  await session.query('begin');
+  await session.query(`select pg_advisory_xact_lock(${0x656e0001}, hashtext($1))`, [holder]);
+  let ended: Promise<void> | undefined;
+  const release = (): Promise<void> => (ended ??= session.end());
+  onTestFinished(release);
+  return {
+    reached: () =>
+      eventually(async () => {
+        const { rows } = await store.query(
+          `select from pg_locks
+           where locktype = 'advisory' and classid = ${0x656e0001} and not granted
+             and database = (select oid from pg_database where datname = current_database())`,
+        );
+        if (rows.length === 0) throw new Error(`nobody waits for the lock of ${holder}`);
+      }),
+    release,
+  };
+}

@@ -37,7 +37,10 @@ test('many small chunks do not cost a rest each', async () => {
   const count = 20_000;
   let got = 0;
   let turns = 0;
-  const pacing = createPacing(client, () => (turns += 1));
+  const pacing = createPacing(client, () => {
+    turns += 1;
+    return false;
+  });
   const all = new Promise<void>((resolve) => {
     client.on('data', (chunk: Buffer) => {
       got += chunk.length;
@@ -52,10 +55,35 @@ test('many small chunks do not cost a rest each', async () => {
   expect(turns).toBeLessThan(count / 10);
 });
 
+test('while rows wait for company, it is not woken for each transaction of a busy source', async () => {
+  const { server, client } = await tlsPair();
+  const count = 300;
+  let got = 0;
+  let turns = 0;
+  const pacing = createPacing(client, () => {
+    turns += 1;
+    return true;
+  });
+  const all = new Promise<void>((resolve) => {
+    client.on('data', (chunk: Buffer) => {
+      got += chunk.length;
+      if (got === count * 100) resolve();
+    });
+  });
+  const start = performance.now();
+  for (let i = 0; i < count; i += 1) {
+    server.write(Buffer.alloc(100));
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  await all;
+  pacing.stop();
+  expect(turns).toBeLessThan((performance.now() - start) / 3);
+});
+
 test('nothing is read while it is held, also when a rest ends, and everything comes afterwards', async () => {
   const { server, client } = await tlsPair();
   let got = 0;
-  const pacing = createPacing(client, () => undefined);
+  const pacing = createPacing(client, () => false);
   client.on('data', (chunk: Buffer) => {
     got += chunk.length;
     if (got === 100) pacing.hold(true);

@@ -8,14 +8,15 @@ import { lockClass, objectsLock } from '../store/lock-class.ts';
 export const bucketMask = 255;
 
 /**
- * Takes the locks of all keys in `rows`, lowest bucket first. It must be a statement of its own, before anything is read:
- * a statement that waits for a lock and reads would read with the snapshot from before the wait.
+ * Takes the locks of all keys in `rows`, as `emend.lock_keys` has it: nobody else merges one of them meanwhile. It must be a
+ * statement of its own, before anything is read: a statement that waits for a lock and reads would read with the snapshot from
+ * before the wait.
  *
  * The target's objects are locked too, against a migration: what follows runs on the columns that it was prepared for.
  *
- * The bucket is computed from the typed key, not from its text: equal numerics, zones and citexts have different texts.
+ * Hashes are computed from the typed key, not from its text: equal numerics, zones and citexts have different texts.
  */
-export async function lockBuckets(
+export async function lockKeys(
   client: ClientBase,
   target: Target,
   number: number,
@@ -25,7 +26,7 @@ export async function lockBuckets(
   await client.query({
     name: `emend lock ${target.name}`,
     text: lockSql(target.key),
-    values: [lockClass + number, ...keys],
+    values: [lockClass + number, number, ...keys],
   });
 }
 
@@ -36,14 +37,12 @@ export function keyHash(key: readonly Column[], alias: string): string {
 
 function lockSql(key: readonly Column[]): string {
   const casts = key.map(({ name, baseType }) => `a.${ident(name)}::${baseType} as ${ident(name)}`).join(', ');
-  const arrays = key.map((_, index) => `$${index + 2}::text[]`).join(', ');
+  const arrays = key.map((_, index) => `$${index + 3}::text[]`).join(', ');
+  const columns = key.map(({ name }) => ident(name)).join(', ');
   return `
-    with buckets as materialized (
-      select distinct (${keyHash(key, 'k')} & ${bucketMask})::int as bucket
-      from (select ${casts} from unnest(${arrays}) as a (${key.map(({ name }) => ident(name)).join(', ')})) as k
-      order by bucket
-    )
-    select pg_advisory_xact_lock_shared($1::int, ${objectsLock}), (
-      select count(pg_advisory_xact_lock($1::int, bucket)) from buckets
-    ) as locked`;
+    select pg_advisory_xact_lock_shared($1::int, ${objectsLock}),
+      emend.lock_keys($2::int, array(
+        select distinct ${keyHash(key, 'k')}
+        from (select ${casts} from unnest(${arrays}) as a (${columns})) as k
+      ))`;
 }
