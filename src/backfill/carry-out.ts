@@ -53,17 +53,22 @@ export async function carryOut(work: BackfillWork, request: Request): Promise<vo
   });
 }
 
+/** The details of its request. */
+interface Chunk extends Record<'target' | 'first' | 'last', string> {
+  readonly rows: number;
+}
+
 async function stageChunk(
   { source, store }: BackfillWork,
   { name }: Backfill,
   targets: readonly BackfillTarget[],
   request: Request,
 ): Promise<void> {
-  const { target: targetName, first, last } = request.details as Record<'target' | 'first' | 'last', string>;
+  const { target: targetName, first, last, rows } = request.details as unknown as Chunk;
   const target = targets.find((part) => part.target.name === targetName)?.target;
   if (!target) return recordDone(store, request, `${targetName} is no target of the backfill`);
   const isAbandoned = (await readBackfill(store, name))?.state === 'abandoned';
-  if (!isAbandoned) await stageFromLog({ source, store }, { backfill: name, target, first, last });
+  if (!isAbandoned) await stageFromLog({ source, store }, { backfill: name, target, first, last, rows });
   await recordDone(store, request, isAbandoned ? 'abandoned before' : 'staged');
 }
 

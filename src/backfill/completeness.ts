@@ -1,5 +1,5 @@
 import type { ClientBase } from 'pg';
-import { rowDigest } from '../change/row-digest.ts';
+import { textsDigest } from '../change/row-digest.ts';
 import type { Target } from '../change/target.ts';
 import { literal } from '../db/identifier.ts';
 import { ownObject } from '../store/names.ts';
@@ -26,7 +26,7 @@ export async function readHeld(
   backfill: string,
   digested: readonly string[],
 ): Promise<Held> {
-  const digest = rowDigest(digested.map((name) => `(d.log_row ->> ${literal(name)})`));
+  const digest = textsDigest(digested.map((name) => `(d.log_row ->> ${literal(name)})`));
   const { rows } = await store.query<{ rows: string; digest: string; set_aside: string }>(
     `with letters as (
        select d._id, ${digest} as digest,

@@ -1,6 +1,6 @@
 import type { Target } from '../change/target.ts';
 import { identList } from '../db/identifier.ts';
-import { refoldSql } from '../merge/refold.ts';
+import { refoldAt } from '../merge/refold.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { inWorkableOrder, withinFence } from './promotion.ts';
 import type { Promotion } from './promotion.ts';
@@ -29,7 +29,7 @@ export async function revert(promotion: Promotion, request: Request): Promise<vo
       ],
     );
     await inWorkableOrder(client, targets, async ({ target }) => {
-      await client.query(refoldSql(target, believedKeys(target, '$2')), [k, backfill]);
+      await refoldAt(client, target, { rows: 's._backfill = $2', values: [backfill] }, k);
     });
     await client.query(`update emend.backfill set reverted_at = $2::timestamptz where name = $1`, [
       backfill,
@@ -40,14 +40,14 @@ export async function revert(promotion: Promotion, request: Request): Promise<vo
   });
 }
 
-/** The keys that rows of the backfill are recorded of, wherever they have come to. */
-function believedKeys(target: Target, parameter = '$1'): string {
+/** The keys that rows of the backfill are recorded of, wherever they have come to: what supersedes one may be taken back meanwhile. */
+function believedKeys(target: Target): string {
   const key = identList(target.key.map(({ name }) => name));
   const tables = [
     targetTable(target),
     ...(['history', 'shadow', 'tombstone'] as const).map((suffix) => ownObject(target, suffix)),
   ];
   return tables
-    .map((table) => `select ${key} from ${table} where _backfill = ${parameter}`)
+    .map((table) => `select ${key} from ${table} where _backfill = $1`)
     .join('\n      union\n      ');
 }

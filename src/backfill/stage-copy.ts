@@ -44,21 +44,15 @@ function isWithoutTemporary(error: unknown): boolean {
   return sqlState(error) === '42501';
 }
 
-/** Rows that are staged at a time. */
-interface Part extends LogStretch {
-  /** When they were recorded, where that is one time, as of most: of one transaction. */
-  readonly recordedAt: string | null;
-}
-
-/** Cuts a stretch by rows, whatever the numbers between them are. */
-async function* partsOf(source: Pool, stretch: LogStretch): AsyncGenerator<Part> {
-  const { backfill, target, last } = stretch;
+/** Cuts a stretch by rows, whatever the numbers between them are. What is known to be small enough is not counted. */
+async function* partsOf(source: Pool, stretch: LogStretch): AsyncGenerator<LogStretch> {
+  const { backfill, target, last, rows: known = Infinity } = stretch;
+  if (known <= rowsAtATime) return yield stretch;
   for (let { first } = stretch; ;) {
-    const { rows } = await source.query<{ rows: string; last: string | null; recorded_at: string | null }>(
-      `select count(*) as rows, max(part._id) as last,
-         case when min(part._recorded_at) = max(part._recorded_at) then min(part._recorded_at) end as recorded_at
+    const { rows } = await source.query<{ rows: string; last: string | null }>(
+      `select count(*) as rows, max(part._id) as last
        from (
-         select l._id, l._recorded_at
+         select l._id
          from ${logTable(target)} l
          where l._backfill = $1 and l._id between $2::bigint and $3::bigint
          order by l._id
@@ -66,9 +60,9 @@ async function* partsOf(source: Pool, stretch: LogStretch): AsyncGenerator<Part>
        ) as part`,
       [backfill, first, last],
     );
-    const { rows: count, last: reached, recorded_at: recordedAt } = rows[0]!;
+    const { rows: count, last: reached } = rows[0]!;
     if (reached === null) return;
-    yield { ...stretch, first, last: reached, recordedAt };
+    yield { ...stretch, first, last: reached };
     if (Number(count) < rowsAtATime) return;
     first = String(BigInt(reached) + 1n);
   }
@@ -76,15 +70,19 @@ async function* partsOf(source: Pool, stretch: LogStretch): AsyncGenerator<Part>
 
 async function copyPart(
   { source, store }: { readonly source: Pool; readonly store: Pool },
-  part: Part,
+  part: LogStretch,
   digested?: readonly string[],
 ): Promise<void> {
-  const { backfill, target, recordedAt } = part;
+  const { backfill, target } = part;
+  const recordedAt = await readRecordedAt(source, part);
   await withTransaction(store, async (client) => {
     const columns = arrivingNames(target).map((name) => `${ident(name)} text`);
     await client.query(`create temporary table emend_arriving (${columns.join(', ')}) on commit drop`);
     await withClient(source, (reader) =>
-      pipeline(reader.query(copyTo(logSql(part))), client.query(copyFrom(`copy ${texts} from stdin`))),
+      pipeline(
+        reader.query(copyTo(logSql(part, recordedAt))),
+        client.query(copyFrom(`copy ${texts} from stdin`)),
+      ),
     );
     // law 6: who stages the same rows meanwhile makes this fail, and the rows are staged one way or the other
     const conflict = (await isBegun(client, part)) ? 'on conflict (_id) do nothing' : '';
@@ -92,10 +90,30 @@ async function copyPart(
   });
 }
 
-/** COPY takes no parameters; numbers are cast in place. What all of the rows share is not written for each of them. */
-function logSql({ backfill, target, first, last, recordedAt }: Part): string {
-  const shared = ['_backfill', ...(recordedAt === null ? [] : ['_recorded_at'])];
-  const columns = arrivingNames(target).map((name) => (shared.includes(name) ? 'null' : ident(name)));
+/** When the first of the rows was recorded, and so most of them: those of one transaction. */
+async function readRecordedAt(
+  source: Pool,
+  { backfill, target, first, last }: LogStretch,
+): Promise<string | null> {
+  const { rows } = await source.query<{ recorded_at: string }>(
+    `select l._recorded_at as recorded_at
+     from ${logTable(target)} l
+     where l._backfill = $1 and l._id between $2::bigint and $3::bigint
+     order by l._id
+     limit 1`,
+    [backfill, first, last],
+  );
+  return rows[0]?.recorded_at ?? null;
+}
+
+/** COPY takes no parameters; numbers are cast in place. What most rows share is not written for each of them. */
+function logSql({ backfill, target, first, last }: LogStretch, recordedAt: string | null): string {
+  const recorded = recordedAt === null ? 'null' : literal(recordedAt);
+  const shared = new Map([
+    ['_backfill', 'null'],
+    ['_recorded_at', `nullif(_recorded_at, ${recorded}::timestamptz)`],
+  ]);
+  const columns = arrivingNames(target).map((name) => shared.get(name) ?? ident(name));
   return `copy (
     select ${columns.join(', ')}
     from ${logTable(target)}

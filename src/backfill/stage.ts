@@ -19,6 +19,8 @@ export interface LogStretch {
   readonly target: Target;
   readonly first: string;
   readonly last: string;
+  /** How many there are, where somebody counted them. */
+  readonly rows?: number;
 }
 
 /** Every id that a log can have. */

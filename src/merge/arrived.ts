@@ -1,4 +1,5 @@
-import { rowDigest } from '../change/row-digest.ts';
+import { textsDigest } from '../change/row-digest.ts';
+import { arrayText } from '../db/array-text.ts';
 import { ident, identList } from '../db/identifier.ts';
 import type { LogRows } from '../change/batch.ts';
 import { uniformText } from '../change/uniform.ts';
@@ -36,18 +37,18 @@ export function arrivedParameters(
   target: Target,
   rows: LogRows,
   defaults: ReadonlyMap<string, string | null>,
-): (readonly (string | null)[] | string | null)[] {
+): (string | null)[] {
   refuseUnknownColumns(target, rows);
   const count = rows.values[0]?.length ?? 0;
   const uniform = new Map<string, string | null>();
   const arrays = arrivingColumns(target).map(({ name }) => {
     const place = rows.columns.indexOf(name);
-    if (place < 0) return new Array<string | null>(count).fill(defaults.get(name) ?? null);
+    if (place < 0) return arrayText(new Array<string | null>(count).fill(defaults.get(name) ?? null));
     const texts = rows.values[place]!;
     const text = uniformColumns.includes(name) ? uniformText(texts) : undefined;
-    if (text === undefined) return texts;
+    if (text === undefined) return arrayText(texts);
     uniform.set(name, text);
-    return [];
+    return arrayText([]);
   });
   return [...arrays, ...uniformColumns.map((name) => uniform.get(name) ?? null)];
 }
@@ -97,7 +98,7 @@ export function stageSql(target: Target, digested = digestColumns(target)): stri
   const arriving = arrivingColumns(target).map(({ name }) => name);
   const names = identList(arriving);
   // a column that the target has lost has no text any more, and the digest is another one
-  const digest = rowDigest(
+  const digest = textsDigest(
     digested.map((name) => (arriving.includes(name) ? givenText(target, name, 1, 'text') : 'null::text')),
   );
   const backfill = givenText(target, '_backfill', 1, 'text');
@@ -141,7 +142,7 @@ export function stageTextsSql(
     ({ name, baseType }) => shared.get(name) ?? inAxisForm(target, name, `a.${ident(name)}::${baseType}`),
   );
   const known = new Set(arriving.map(({ name }) => name));
-  const digest = rowDigest(digested.map((name) => (known.has(name) ? `a.${ident(name)}` : 'null::text')));
+  const digest = textsDigest(digested.map((name) => (known.has(name) ? `a.${ident(name)}` : 'null::text')));
   return `
     with waiting as materialized (
       select b.name

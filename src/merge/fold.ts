@@ -7,21 +7,39 @@ import { sameKey } from '../store/equality.ts';
 import { columnLists } from './column-lists.ts';
 
 /**
- * The fold of a key from everything that the store has of it, as common table expressions. They read `asked` (keys) and give
+ * The fold of whole keys from everything that the store has of them, as common table expressions, for targets whose keys have one
+ * row or whose pieces reach to the next start. They read `asked` (keys) and give
  * - `standing`: what is believed of these keys now, with `tableoid, ctid`;
  * - `desired`: what the visible corrections say, as pieces with `_part_from, _part_to` (timelines), of the same columns.
  *
  * It can, because target, history, shadow and tombstones together cover each instant of every correction (law 4).
  */
 export function foldAsked(target: Target): string {
+  const ofAsked = (suffix: Recorded) =>
+    `${rowsOf(target, suffix)}
+      join asked on ${sameKey(target.key, 's', 'asked')}`;
+  const everything = (['target', 'history', 'shadow', 'tombstone'] as const)
+    .map((suffix) => ofAsked(suffix))
+    .join('\n      union all ');
   return `
-    standing as materialized (${standing(target)}),
-    visible as materialized (${visibleCorrections(target)}),
-    desired as materialized (${target.kind === 'facts' ? desiredFacts(target) : desiredPieces(target)})`;
+    standing as materialized (${ofAsked('target')}
+      union all ${ofAsked('tombstone')} and s._known_to = 'infinity'
+    ),
+    -- each correction once; those that were taken back are left out
+    visible as materialized (
+      select distinct on (p._version) p.*
+      from (${everything}) as p
+      where not ${takenBack(target, 'p')}
+      order by p._version
+    ),
+    desired as materialized (${target.kind === 'facts' ? desiredFacts(target) : desiredByStart(target)})`;
 }
 
-/** Rows of all tables in one shape: key, period in the axis form, values. */
-function parts(target: Target, suffix: 'target' | 'history' | 'shadow' | 'tombstone'): string {
+/** Where the store has rows of corrections that were merged. */
+export type Recorded = 'target' | 'history' | 'shadow' | 'tombstone';
+
+/** `select` of the rows `s` of a table in the shape of all of them: key, period in the axis form, values. */
+export function rowsOf(target: Target, suffix: Recorded): string {
   const columns = columnLists(target);
   const table = suffix === 'target' ? targetTable(target) : ownObject(target, suffix);
   const period = periodColumns(target).map(({ name }) => `s.${ident(name)}`);
@@ -31,32 +49,12 @@ function parts(target: Target, suffix: 'target' | 'history' | 'shadow' | 'tombst
   const values = suffix === 'tombstone' ? columns.tombstoneValues('s') : columns.values('s');
   return `
       select s.tableoid, s.ctid, ${op}, ${[columns.key('s'), ...period].join(', ')}${values}, s._version, s._known_from, s._backfill
-      from asked
-      join ${table} s on ${sameKey(target.key, 's', 'asked')}`;
+      from ${table} s`;
 }
 
-function standing(target: Target): string {
-  return `${parts(target, 'target')}
-      union all ${parts(target, 'tombstone')} and s._known_to = 'infinity'`;
-}
-
-/** Each correction once, with its whole period put together from its parts; those that were taken back are left out. */
-function visibleCorrections(target: Target): string {
-  const columns = columnLists(target);
-  const everything = (['target', 'history', 'shadow', 'tombstone'] as const)
-    .map((suffix) => parts(target, suffix))
-    .join('\n      union all ');
-  const period = target.kind === 'timeline' ? `, ${wholePeriod(target)}` : '';
-  return `
-      select distinct on (p._version) p._op, ${columns.key('p')}${columns.values('p')}, p._version, p._backfill${period}
-      from (${everything}) as p
-      where not exists (select from emend.undone u where u._id = p._version and u.target = ${literal(target.name)})
-      order by p._version`;
-}
-
-function wholePeriod({ period }: TimelineTarget): string {
-  const [f, t] = [ident(period.from.name), ident(period.to.name)];
-  return `min(p.${f}) over (partition by p._version) as ${f}, max(p.${t}) over (partition by p._version) as ${t}`;
+/** Whether the correction of a row was taken back: no fold sees it. */
+export function takenBack(target: Target, alias: string): string {
+  return `exists (select from emend.undone u where u._id = ${alias}._version and u.target = ${literal(target.name)})`;
 }
 
 function desiredFacts(target: FactsTarget): string {
@@ -65,29 +63,6 @@ function desiredFacts(target: FactsTarget): string {
       select distinct on (${columns.key('c')}) c.*
       from visible c
       order by ${columns.key('c')}, ${columns.newestFirst('c')}`;
-}
-
-function desiredPieces(target: TimelineTarget): string {
-  return target.mode === 'override' ? desiredByPeriod(target) : desiredByStart(target);
-}
-
-/** Laws 1 and 3: of its period, each correction keeps what no higher version covers. */
-function desiredByPeriod(target: TimelineTarget): string {
-  const columns = columnLists(target);
-  const { from, to, rangeType } = target.period;
-  const multirange = rangeType.replace('range', 'multirange');
-  const period = `${rangeType}(c.${ident(from.name)}, c.${ident(to.name)})`;
-  return `
-      select weighed.*, lower(_part) as _part_from, upper(_part) as _part_to
-      from (
-        select c.*,
-          ${multirange}(${period}) - coalesce(range_agg(${period}) over higher, '{}'::${multirange}) as _won
-        from visible c
-        window higher as (
-          partition by ${columns.key('c')} order by ${columns.newestFirst('c')}
-          rows between unbounded preceding and 1 preceding
-        )
-      ) as weighed cross join lateral unnest(weighed._won) as _part`;
 }
 
 /** Law 1 within one start; each winner holds until the next start, and a withdrawal is none. */

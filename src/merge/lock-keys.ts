@@ -1,4 +1,5 @@
 import type { ClientBase } from 'pg';
+import { arrayText } from '../db/array-text.ts';
 import { ident } from '../db/identifier.ts';
 import type { LogRows } from '../change/batch.ts';
 import type { Column, Target } from '../change/target.ts';
@@ -22,7 +23,7 @@ export async function lockKeys(
   number: number,
   rows: LogRows,
 ): Promise<void> {
-  const keys = target.key.map(({ name }) => rows.values[rows.columns.indexOf(name)] ?? []);
+  const keys = target.key.map(({ name }) => arrayText(rows.values[rows.columns.indexOf(name)] ?? []));
   await client.query({
     name: `emend lock ${target.name}`,
     text: lockSql(target.key),

@@ -3,56 +3,72 @@ import { ident } from '../db/identifier.ts';
 import type { Target } from '../change/target.ts';
 import { takeK } from '../store/clock.ts';
 import { sameKey } from '../store/equality.ts';
-import { foldAsked } from './fold.ts';
+import { columnLists } from './column-lists.ts';
+import { foldFreed } from './fold-freed.ts';
+import { foldAsked, rowsOf } from './fold.ts';
 import { replaceStanding } from './replace-standing.ts';
 
-/** Keys as text, one array a key column. */
-export type KeyTexts = readonly (readonly string[])[];
+/** Which standing rows `s` are taken back, as a condition, and its parameters from $2 on; parameter 1 of all is K. */
+export interface TakenBack {
+  readonly rows: string;
+  readonly values: readonly string[];
+}
 
 /**
- * Brings keys to what their visible corrections say, and returns K. For when visibility changed: something was taken back.
- * Rows that stay as they are are not touched. The keys must have been taken (`takeKeys`), and their
- * visibility changed in this transaction, by `hide`, which is given K.
+ * Brings the store to what the visible corrections say once some are taken back, and returns K. Rows that stay as they are are not
+ * touched. What is not standing decides nothing, so it is enough to name the standing rows. Their keys must have been taken
+ * (`takeKeys`, or a fence), and their corrections are put into `emend.undone` in this transaction, by `hide`, which is given K.
  */
 export async function refold(
   client: ClientBase,
   target: Target,
-  keys: KeyTexts,
+  taken: TakenBack,
   hide: (k: string) => Promise<void>,
 ): Promise<string> {
   const k = await takeK(client);
   await hide(k);
-  await client.query(refoldSql(target, listedKeys(target)), [k, ...keys]);
+  await refoldAt(client, target, taken, k);
   return k;
 }
 
-/** The keys that parameters 2 and on list. */
-function listedKeys(target: Target): string {
-  const casts = target.key.map(({ name, baseType }) => `a.${ident(name)}::${baseType} as ${ident(name)}`);
-  const arrays = target.key.map((_, index) => `$${index + 2}::text[]`);
-  const names = target.key.map(({ name }) => ident(name)).join(', ');
-  return `
-      select distinct ${casts.join(', ')}
-      from unnest(${arrays.join(', ')}) as a (${names})`;
+export async function refoldAt(
+  client: ClientBase,
+  target: Target,
+  { rows, values }: TakenBack,
+  k: string,
+): Promise<void> {
+  await client.query(refoldSql(target, rows), [k, ...values]);
 }
 
-/** @param asked `select` of the keys; parameter 1 is K */
-export function refoldSql(target: Target, asked: string): string {
+function refoldSql(target: Target, rows: string): string {
+  const fold =
+    target.kind === 'timeline' && target.mode === 'override' ? foldFreed(target) : refoldKeys(target);
   return `
     with
     told as materialized (select $1::timestamptz as k),
-    asked as materialized (${asked}),
+    freed as materialized (${rowsOf(target, 'target')}
+      where ${rows}
+      union all ${rowsOf(target, 'tombstone')}
+      where ${rows} and s._known_to = 'infinity'
+    ),
+    ${fold},
+    ${replaceStanding(target)},
+    -- the floor of the next K
+    counted as (insert into emend.merge (told_at, target, rows) select told.k, '${target.name}', 0 from told)
+    select count(*) from pieces`;
+}
+
+/** The difference between what stands of the freed keys and what their visible corrections say. */
+function refoldKeys(target: Target): string {
+  return `
+    asked as materialized (select distinct ${columnLists(target).key()} from freed),
     ${foldAsked(target)},
     superseded as materialized (
       select s.* from standing s left join desired d on ${samePiece(target)} where d._version is null
     ),
     pieces as materialized (
       select d.* from desired d left join standing s on ${samePiece(target)} where s._version is null
-    ),
-    ${replaceStanding(target)},
-    -- the floor of the next K
-    counted as (insert into emend.merge (told_at, target, rows) select told.k, '${target.name}', 0 from told)
-    select count(*) from pieces`;
+    )`;
 }
 
 /** The same row: of the same correction, over the same period. */

@@ -1,9 +1,11 @@
 import type { ClientBase, Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
 import type { Target } from '../change/target.ts';
+import { ident } from '../db/identifier.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { EmendError } from '../errors.ts';
 import { refold } from './refold.ts';
+import type { TakenBack } from './refold.ts';
 import { takeKeys } from './take-keys.ts';
 
 export interface Undo {
@@ -42,13 +44,20 @@ export async function undoCorrection(
     );
     if (rows[0]?.merged !== 'true') throw notMerged(target, id);
     if (rows[0].undone === 'true') return null;
-    return refold(client, target, keys, async (k) => {
+    return refold(client, target, rowsOfCorrection(target, id, key), async (k) => {
       await client.query(
         `insert into emend.undone (_id, target, told_at, actor, reason) values ($1::bigint, $2, $3::timestamptz, $4, $5)`,
         [id, target.name, k, actor, reason],
       );
     });
   });
+}
+
+function rowsOfCorrection({ key: columns }: Target, id: string, key: readonly string[]): TakenBack {
+  const ofKey = columns.map(
+    ({ name, baseType, equals }, index) => `s.${ident(name)} ${equals} $${index + 3}::text::${baseType}`,
+  );
+  return { rows: ['s._version = $2::bigint', ...ofKey].join(' and '), values: [id, ...key] };
 }
 
 async function readNumber(client: ClientBase, target: Target): Promise<number> {

@@ -2,7 +2,7 @@ import { drizzle } from 'drizzle-orm/node-postgres';
 import pg from 'pg';
 import type { ClientBase } from 'pg';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { digestOfTexts, rowDigest } from '../../src/change/row-digest.ts';
+import { digestOfTexts, rowDigest, textsDigest } from '../../src/change/row-digest.ts';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
 import { withClient, withTransaction } from '../../src/db/transaction.ts';
 import { correct } from '../../src/log/append.ts';
@@ -287,10 +287,33 @@ describe('backfills in the source', () => {
     const some = [null, '', 'NULL', "it's", '\\', "\\'", 'é😀', 'a,b', "','"];
     const texts = Array.from({ length: 205 }, (_, n) => some[n % some.length]!);
     const given = texts.map((_, n) => `($1::text[])[${n + 1}]`);
-    const { rows } = await db.source.query<{ digest: string }>(`select ${rowDigest(given)}::text as digest`, [
+    const { rows } = await db.source.query<{ values: string; texts: string }>(
+      `select ${rowDigest(given)}::text as values, ${textsDigest(given)}::text as texts`,
+      [texts],
+    );
+    const digest = String(digestOfTexts(texts));
+    expect(rows[0]!).toEqual({ values: digest, texts: digest });
+  });
+
+  test('the digest is the same in a database of another encoding', async () => {
+    const name = 'backfill_source_latin';
+    await db.source.query(`create database ${name} encoding 'LATIN1' template template0 locale 'C'`);
+    const url = new URL(databases.sourceUrl);
+    url.pathname = `/${name}`;
+    const client = new pg.Client({ connectionString: url.href });
+    await client.connect();
+    onTestFinished(async () => {
+      await client.end();
+      await db.source.query(`drop database ${name}`);
+    });
+    const texts = ['é', null, "l'été"];
+    const given = texts.map((_, n) => `$${n + 1}::text`);
+    const { rows } = await client.query<{ values: string; texts: string }>(
+      `select ${rowDigest(given)}::text as values, ${textsDigest(given)}::text as texts`,
       texts,
-    ]);
-    expect(rows[0]!.digest).toBe(String(digestOfTexts(texts)));
+    );
+    const digest = String(digestOfTexts(texts));
+    expect(rows[0]!).toEqual({ values: digest, texts: digest });
   });
 
   test('the digest is planned again when the target has another column, and once only', async () => {
