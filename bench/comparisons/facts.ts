@@ -13,11 +13,6 @@ import { tutorialDesign } from '../pipelines/tutorial/tutorial.ts';
 const emend = 'emend';
 const limit = 'one statement over a log in the store';
 const native = 'logical replication of PostgreSQL';
-/**
- * Until 17 the default: a transaction is sent when it is committed, as it is to emend's reader. From 18 on a large one is applied in
- * parallel while it is still being written.
- */
-const nativeAfterCommit = 'logical replication, sent when committed (streaming = off)';
 const decoding = 'decoding alone, rows counted and dropped';
 const tutorial = 'a job and a statement a row (BullMQ)';
 const queue = 'a queue in the source (graphile-worker), merged as emend does';
@@ -35,7 +30,7 @@ function contestantsOf(mix: Mix, { quick, rows }: { quick: boolean; rows: number
   if (!hasJava()) console.log('Debezium is left out: it needs java and mvn, and does not run in CI.');
   return [
     emendPipeline(emend, stream),
-    nativeReplication(native, stream, { suffix }),
+    nativeReplication(native, stream, suffix),
     statementOverLog(limit, stream, { sql: upsertPayments }),
     decodingAlone(decoding, stream),
     jobQueue(queue, stream),
@@ -100,15 +95,13 @@ export const factsOneTransaction: Comparison = {
       contestants: [
         emendPipeline(emend, stream),
         nativeReplication(native, stream),
-        nativeReplication(nativeAfterCommit, stream, { subscription: 'streaming = off' }),
         decodingAlone(decoding, stream),
       ],
       work: (round) => ({ first: round * rows + 1, last: (round + 1) * rows, perTransaction: rows }),
     });
   },
   ratios: [
-    { of: emend, to: nativeAfterCommit, atMost: 1 / 0.8 },
-    { of: emend, to: native },
+    { of: emend, to: native, atMost: 1 / 0.8 },
     { of: emend, to: decoding },
     { of: `${emend}: CPU of the reader`, atMost: 8, mayLack: true },
   ],

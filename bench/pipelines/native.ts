@@ -10,22 +10,13 @@ import {
   untilFound,
 } from './writer.ts';
 
-interface NativeOptions {
-  /** What an insert needs where rows are stated again: a row of the source table is updated then. */
-  readonly suffix?: string;
-  /** More options of the subscription, such as `streaming = off`. */
-  readonly subscription?: string;
-}
-
 /**
  * PostgreSQL's own logical replication of the same rows, from a table into one with the same key, with its default settings: no
  * ledger, no history, and its apply worker does not wait for the disk (`synchronous_commit` of a subscription is off).
+ *
+ * @param suffix what an insert needs where rows are stated again: a row of the source table is updated then
  */
-export function nativeReplication(
-  name: string,
-  stream: Stream,
-  { suffix = '', subscription: more }: NativeOptions = {},
-): Contestant<Writing> {
+export function nativeReplication(name: string, stream: Stream, suffix = ''): Contestant<Writing> {
   return {
     name,
     open: async (servers) => {
@@ -40,7 +31,7 @@ export function nativeReplication(
         insertInto(`public.${stream.target}`, stream, suffix),
       );
       await store.pool.query(
-        `create subscription ${subscription} connection '${source.url}' publication bench with (${['copy_data = false', ...(more === undefined ? [] : [more])].join(', ')})`,
+        `create subscription ${subscription} connection '${source.url}' publication bench with (copy_data = false)`,
       );
       const rest = async () => {
         await store.pool.query(`alter subscription ${subscription} disable`);

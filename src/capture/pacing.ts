@@ -19,17 +19,17 @@ interface Pacing {
 const fastAfterTurns = 8;
 const waitedMs = 0.5;
 const restMs = 1;
-const restWhileRowsWaitMs = 4;
+const longestRestMs = 10;
 /** A turn that brought so much shows that the reader is the slower side: what it would wait for is there already. */
 const fullTurnBytes = 32_768;
 
 /**
  * Works by turns of the event loop, not by chunks: over TLS every row is a chunk of its own.
  *
- * @param onTurnEnd called after all messages of a turn have been handled; `fast`: more is on its way. Returns whether rows wait for
- *   company now.
+ * @param onTurnEnd called after all messages of a turn have been handled; `fast`: more is on its way. Returns how long rows that
+ *   wait for company now will still do so, in ms; 0: none wait.
  */
-export function createPacing(socket: Socket, onTurnEnd: (fast: boolean) => boolean): Pacing {
+export function createPacing(socket: Socket, onTurnEnd: (fast: boolean) => number): Pacing {
   let held = false;
   let resting: NodeJS.Timeout | undefined;
   let ending: NodeJS.Immediate | undefined;
@@ -59,9 +59,11 @@ export function createPacing(socket: Socket, onTurnEnd: (fast: boolean) => boole
     const fast = streak >= fastAfterTurns;
     const isFull = turnBytes >= fullTurnBytes;
     turnBytes = 0;
-    const rowsWait = onTurnEnd(fast);
+    const rowsWaitMs = onTurnEnd(fast);
     readableSince = performance.now();
-    if ((fast || rowsWait) && !isFull && !resting) rest(rowsWait ? restWhileRowsWaitMs : restMs);
+    // up to a moment before they leave: what has come by then leaves with them
+    const ms = Math.max(fast ? restMs : 0, Math.min(rowsWaitMs - 1, longestRestMs));
+    if (ms > 0 && !isFull && !resting) rest(ms);
   }
 
   function rest(ms: number): void {

@@ -59,6 +59,7 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
   let stream: ReplicationStream | undefined;
   let streamsFast = false;
   let linger: NodeJS.Timeout | undefined;
+  let lingersUntil = 0;
   let looking: Promise<unknown> | undefined;
 
   const lane = createLane({
@@ -97,7 +98,12 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
     if (packer.waitingRows === 0) return;
     const wishedMs = options.queueLingerMs?.() ?? 0;
     if (lane.batches === 0 && !streamsFast && wishedMs === 0) packer.flush();
-    else linger ??= setTimeout(endOfLinger, Math.max(lingerMs, wishedMs));
+    else if (!linger) startLinger(Math.max(lingerMs, wishedMs));
+  }
+
+  function startLinger(ms: number): void {
+    linger = setTimeout(endOfLinger, ms);
+    lingersUntil = performance.now() + ms;
   }
 
   function endOfLinger(): void {
@@ -133,7 +139,7 @@ export async function startSession(client: Walsender, base: Lsn, options: Sessio
     onTurnEnd(fast) {
       streamsFast = fast;
       sendOrWait();
-      return packer.waitingRows > 0;
+      return packer.waitingRows === 0 ? 0 : lingersUntil - performance.now();
     },
     onWarning(text) {
       log.warn({}, `the source warns: ${text}`);

@@ -37,7 +37,7 @@ interface StreamOptions {
   /** A message of the output plugin; what it throws ends the stream. */
   readonly onPayload: (payload: Buffer) => void;
   /** As of `createPacing`. */
-  readonly onTurnEnd: (fast: boolean) => boolean;
+  readonly onTurnEnd: (fast: boolean) => number;
   readonly onWarning: (text: string) => void;
 }
 
@@ -129,7 +129,9 @@ export async function startStream(options: StreamOptions): Promise<ReplicationSt
   });
 
   // Before the start: rows may come in the same read as the server's answer.
-  const pacing = createPacing(socket, (fast) => !closing && failure === undefined && options.onTurnEnd(fast));
+  const pacing = createPacing(socket, (fast) =>
+    closing || failure !== undefined ? 0 : options.onTurnEnd(fast),
+  );
   const started = new Promise<void>((resolve) => connection.once('replicationStart', resolve));
   const copy = client.query(startCommand(options.slot, options.publication)).then(
     () => undefined,

@@ -34,12 +34,12 @@ const overfullLingerMs = 10_000;
 const busyJobs = 16;
 const busyLingerMs = 50;
 
-const askEveryMs = 100;
+const askEveryMs = 250;
 /** A server that takes long to answer is not asked all the time. */
 const restPerAsk = 20;
 
 /**
- * The server is asked at most ten times a second, beside the work, and what was put on the queue since is added to its answer. What a
+ * The server is asked at most four times a second, beside the work, and what was put on the queue since is added to its answer. What a
  * Redis held when this queue was last empty belongs to others, and is taken off.
  */
 export function createFill({ broker, countJobs, maxBytes, timeoutMs }: FillOptions): Fill {

@@ -25,9 +25,10 @@ const jobOptions: JobsOptions = {
 
 /**
  * A batch above either is bulk: it gives way to smaller ones that wait, whenever they came, since order does not matter (law 2).
- * So a correction is not late because of a million others that were written before it.
+ * So a correction is not late because of a million others that were written before it. Small transactions that the reader has
+ * packed together are not bulk: they would wait for each of those that came alone.
  */
-const bulkRows = 100;
+const bulkRows = 400;
 const bulkBytes = 64 * 1024;
 
 /**

@@ -39,7 +39,7 @@ test('many small chunks do not cost a rest each', async () => {
   let turns = 0;
   const pacing = createPacing(client, () => {
     turns += 1;
-    return false;
+    return 0;
   });
   const all = new Promise<void>((resolve) => {
     client.on('data', (chunk: Buffer) => {
@@ -62,7 +62,7 @@ test('while rows wait for company, it is not woken for each transaction of a bus
   let turns = 0;
   const pacing = createPacing(client, () => {
     turns += 1;
-    return true;
+    return 5;
   });
   const all = new Promise<void>((resolve) => {
     client.on('data', (chunk: Buffer) => {
@@ -83,7 +83,7 @@ test('while rows wait for company, it is not woken for each transaction of a bus
 test('nothing is read while it is held, also when a rest ends, and everything comes afterwards', async () => {
   const { server, client } = await tlsPair();
   let got = 0;
-  const pacing = createPacing(client, () => false);
+  const pacing = createPacing(client, () => 0);
   client.on('data', (chunk: Buffer) => {
     got += chunk.length;
     if (got === 100) pacing.hold(true);
