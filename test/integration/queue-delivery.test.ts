@@ -43,8 +43,8 @@ describe.each(['redis', 'postgres'] as const)('a queue in %s', (kind) => {
   test('hands over small batches before large ones that came earlier, and each kind in its order', async () => {
     const queue = await openTestQueue(home);
     const { handled, handle } = recorder();
-    await queue.publish([makeBatch('large-1', 101), makeBatch('large-2', 101)]);
-    await queue.publish([makeBatch('small-1', 100), makeBatch('small-2', 1)]);
+    await queue.publish([makeBatch('large-1', 401), makeBatch('large-2', 401)]);
+    await queue.publish([makeBatch('small-1', 400), makeBatch('small-2', 1)]);
     expect(await queue.counts()).toMatchObject({ waiting: 4 });
     queue.startWorker(handle, { concurrency: 1 });
     await eventually(() =>
