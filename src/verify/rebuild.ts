@@ -9,7 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ClientBase, Pool } from 'pg';
 import type { Target } from '../change/target.ts';
-import { isEmendError } from '../errors.ts';
+import { EmendError, isEmendError } from '../errors.ts';
 import { countOf } from '../observe/count-of.ts';
 import { compare } from './compare.ts';
 import { readFindings, requireArchives, settledNow, waitForThoseOnTheWay } from './findings.ts';
@@ -134,6 +134,13 @@ async function countKeys(client: ClientBase): Promise<number> {
   return Number(rows[0]!.keys);
 }
 
+function gaveUp(error: EmendError): EmendError {
+  return new EmendError(error.code, error.message, {
+    remedy: 'Nothing was exchanged. Run the rebuild again when that has ended.',
+    cause: error,
+  });
+}
+
 /** A backfill that is checked or promoted over one of the keys is waited for: what was folded stays as good as it is. */
 async function swapWhenFree(options: Swap, graceMs: number): Promise<Written> {
   const deadline = performance.now() + graceMs;
@@ -141,7 +148,8 @@ async function swapWhenFree(options: Swap, graceMs: number): Promise<Written> {
     try {
       return await swap(options);
     } catch (error) {
-      if (!isEmendError(error) || error.code !== 'key_fenced' || performance.now() > deadline) throw error;
+      if (!isEmendError(error) || !['key_fenced', 'backfill_busy'].includes(error.code)) throw error;
+      if (performance.now() > deadline) throw gaveUp(error);
       await sleep(500);
     }
   }

@@ -245,7 +245,10 @@ describe('a swap', () => {
     const install = await createFilled('rebuild orphan');
     await install.store.query(`delete from public.prices`);
     const staying = await holdLockOfFence(install, 'rebuild of prices');
-    await expect(rebuild(install.config, 'prices', swapNow)).rejects.toMatchObject({ code: 'backfill_busy' });
+    await expect(rebuild(install.config, 'prices', swapNow)).rejects.toMatchObject({
+      code: 'backfill_busy',
+      remedy: 'Nothing was exchanged. Run the rebuild again when that has ended.',
+    });
     const swapping = rebuild(install.config, 'prices', swapNow);
     await Promise.race([staying.reached(), swapping]);
     await staying.release();
