@@ -57,38 +57,48 @@ function pieceOf(held: Cut, isLast: boolean): LoadPiece {
   return { lines: held, count: held.rows, lastLine: held.line + held.rows - 1, isLast };
 }
 
+/** What cannot be read comes as the last one, so that what was begun before it is known. */
+async function* withFailure(
+  items: AsyncIterable<LoadItem>,
+): AsyncGenerator<LoadItem | Pick<Unfinished, 'failure'>> {
+  try {
+    yield* items;
+  } catch (failure) {
+    yield { failure };
+  }
+}
+
 async function* cuts(items: AsyncIterable<LoadItem>, limit: number): AsyncGenerator<Cut> {
   const [maxLines, maxRows] = [Math.min(limit, linesOfPiece), Math.min(limit, pieceOfRows.size)];
   let lines: PlainLines | undefined;
   let rows: (FileRow | UnreadRow)[] = [];
   let weight = 0;
-  try {
-    for await (const item of items) {
-      if (isLines(item)) {
-        if (rows.length > 0) yield rows;
-        [rows, weight] = [[], 0];
-        lines = lines ? joinLines(lines, item) : item;
-        while (lines && (lines.rows >= maxLines || lines.text.length > pieceOfRows.weight)) {
-          const [full, others] = cutLines(lines, maxLines);
-          yield full;
-          lines = others;
-        }
-        continue;
-      }
-      if (lines) yield lines;
-      lines = undefined;
-      const added = pieceOfRows.weigh(item);
-      if (rows.length > 0 && (rows.length >= maxRows || weight + added > pieceOfRows.weight)) {
-        yield rows;
-        [rows, weight] = [[], 0];
-      }
-      rows.push(item);
-      weight += added;
+  for await (const item of withFailure(items)) {
+    if ('failure' in item) {
+      const begun = lines ?? rows;
+      if (Array.isArray(begun) && begun.length === 0) throw item.failure;
+      return yield { begun, failure: item.failure };
     }
-  } catch (error) {
-    const begun = lines ?? rows;
-    if (Array.isArray(begun) && begun.length === 0) throw error;
-    return yield { begun, failure: error };
+    if (isLines(item)) {
+      if (rows.length > 0) yield rows;
+      [rows, weight] = [[], 0];
+      lines = lines ? joinLines(lines, item) : item;
+      while (lines && (lines.rows >= maxLines || lines.text.length > pieceOfRows.weight)) {
+        const [full, others] = cutLines(lines, maxLines);
+        yield full;
+        lines = others;
+      }
+      continue;
+    }
+    if (lines) yield lines;
+    lines = undefined;
+    const added = pieceOfRows.weigh(item);
+    if (rows.length > 0 && (rows.length >= maxRows || weight + added > pieceOfRows.weight)) {
+      yield rows;
+      [rows, weight] = [[], 0];
+    }
+    rows.push(item);
+    weight += added;
   }
   if (lines) yield lines;
   if (rows.length > 0) yield rows;

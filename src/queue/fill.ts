@@ -11,10 +11,17 @@ export interface Fill {
   add(bytes: number): void;
 }
 
+interface JobCounts {
+  /** In any state. */
+  readonly all: number;
+  /** For a worker. */
+  readonly waiting: number;
+}
+
 interface FillOptions {
   readonly broker: Broker;
-  /** All jobs of the lane, in any state. */
-  readonly countJobs: () => Promise<number>;
+  /** Jobs of the lane. */
+  readonly countJobs: () => Promise<JobCounts>;
   readonly maxBytes: number;
   readonly timeoutMs: number;
 }
@@ -28,13 +35,15 @@ const fullLingerMs = 200;
 const overfullLingerMs = 10_000;
 
 /**
- * While so many jobs wait, one more would be merged no sooner for being sent at once; and small ones are what keeps workers behind: a
- * job of 50 rows costs all processes some three times as much a row as one of 500.
+ * While so many jobs wait for a worker, one more would be merged no sooner for being sent at once; and small ones are what keeps
+ * workers behind (docs/performance.md, *Scaling*). Those that are to be tried again later keep nobody waiting.
  */
 const busyJobs = 16;
 const busyLingerMs = 50;
 
 const askEveryMs = 250;
+/** So long after it ought to have been asked again nobody did, since no rows came: what waited then says nothing of the next one. */
+const staleAfterMs = 1_000;
 /** A server that takes long to answer is not asked all the time. */
 const restPerAsk = 20;
 
@@ -60,8 +69,8 @@ export function createFill({ broker, countJobs, maxBytes, timeoutMs }: FillOptio
         Promise.all([countJobs(), broker.readUse()]),
         'asking how full the queue is',
       );
-      jobsWaiting = jobs;
-      ofOthers = jobs === 0 ? use.bytes : Math.min(ofOthers, use.bytes);
+      jobsWaiting = jobs.waiting;
+      ofOthers = jobs.all === 0 ? use.bytes : Math.min(ofOthers, use.bytes);
       answered = use.bytes - ofOthers;
       bound = Math.min(maxBytes, use.limit === null ? maxBytes : Math.max(0, use.limit - ofOthers));
       since -= sinceBefore;
@@ -85,10 +94,14 @@ export function createFill({ broker, countJobs, maxBytes, timeoutMs }: FillOptio
     return isFull;
   }
 
+  function isBusy(): boolean {
+    return jobsWaiting >= busyJobs && performance.now() < dueAt + staleAfterMs;
+  }
+
   return {
     isFull: look,
     lingerMs() {
-      if (!look()) return jobsWaiting >= busyJobs ? busyLingerMs : 0;
+      if (!look()) return isBusy() ? busyLingerMs : 0;
       return bytes() > bound ? overfullLingerMs : fullLingerMs;
     },
     add(added) {

@@ -103,9 +103,9 @@ export async function openQueue(home: QueueHome, options: QueueOptions): Promise
     return { waiting: waiting + prioritized, active, delayed, failed };
   }
 
-  async function countJobs(): Promise<number> {
+  async function countJobs(): Promise<{ all: number; waiting: number }> {
     const { waiting, active, delayed, failed } = await countsOf('live');
-    return waiting + active + delayed + failed;
+    return { all: waiting + active + delayed + failed, waiting };
   }
 
   /** Jobs that a worker ought to take: somebody may have paused the queue on purpose. */

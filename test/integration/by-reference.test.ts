@@ -116,7 +116,6 @@ describe.each(['redis', 'postgres'] as const)('a full queue in %s', (queue) => {
       await writeOneByOne((await jobs()) * 1_000 + 1, 20);
       expect(await jobs()).toBeGreaterThan(16);
     });
-    await sleep(500); // it is asked how many wait every quarter of a second
     const before = await jobs();
     await writeOneByOne(1_000_000, 300);
     await eventually(async () => {

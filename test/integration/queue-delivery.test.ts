@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { QueueHome } from '../../src/queue/home.ts';
 import { createDatabases } from '../support/databases.ts';
@@ -50,6 +51,21 @@ describe.each(['redis', 'postgres'] as const)('a queue in %s', (kind) => {
     await eventually(() =>
       expect(handled.map(({ id }) => id)).toEqual(['small-1', 'small-2', 'large-1', 'large-2']),
     );
+  });
+
+  test('asks small batches to wait for company only while many wait for a worker', async () => {
+    // a bound, without which nobody asks how full the queue is
+    const queue = await openTestQueue(home, { maxBytes: 2 ** 40 });
+    await queue.publish(Array.from({ length: 20 }, (_, at) => makeBatch(`batch-${at}`)));
+    await eventually(() => expect(queue.lingerMs()).toBe(50));
+    await sleep(1_500);
+    expect(queue.lingerMs(), 'after a time without rows, of which nobody knows').toBe(0);
+    await eventually(() => expect(queue.lingerMs()).toBe(50));
+    queue.startWorker(() => Promise.reject(new Error('the key is fenced')), { concurrency: 4 });
+    await eventually(async () => {
+      expect(queue.lingerMs()).toBe(0);
+      expect(await queue.counts()).toMatchObject({ waiting: 0, active: 0, delayed: 20 });
+    });
   });
 
   test('accepts a batch again that was handled before', async () => {
