@@ -53,28 +53,30 @@ const flags = process.argv.slice(2).filter((argument) => argument.startsWith('--
 const asked = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
 const unknown = [
   ...asked.filter((name) => !comparisons.some((comparison) => comparison.name === name)),
-  ...flags.filter((flag) => !/^--(quick|resume|history=\d+)$/.test(flag)),
+  ...flags.filter((flag) => !/^--(quick|resume|history=\d+|postgres=.+)$/.test(flag)),
 ];
 if (unknown.length > 0) {
   console.error(
     `There is no ${unknown.join(', ')}; there is ${comparisons.map(({ name }) => name).join(', ')}, ` +
-      '--quick, --resume and --history=<rows>.',
+      '--quick, --resume, --history=<rows> and --postgres=<folder>.',
   );
   process.exit(2);
 }
 
 const quick = flags.includes('--quick');
-const history = flags.find((flag) => flag.startsWith('--history='))?.split('=')[1];
+const valueOf = (name: string) => flags.find((flag) => flag.startsWith(`--${name}=`))?.split('=')[1];
+const history = valueOf('history');
+const binDir = valueOf('postgres');
 const size: Size = {
   ...(quick ? quickSize : fullSize),
   ...(history === undefined ? {} : { historyRows: Number(history) }),
 };
 const store = openResults({ resume: flags.includes('--resume'), quick });
 const results: Result[] = [];
-const servers = await startBenchServers(
-  fileURLToPath(new URL('../.emend/bench', import.meta.url)),
-  quick ? 'wal_log' : 'file_copy',
-);
+const servers = await startBenchServers(fileURLToPath(new URL('../.emend/bench', import.meta.url)), {
+  copy: quick ? 'wal_log' : 'file_copy',
+  ...(binDir === undefined ? {} : { binDir }),
+});
 try {
   for (const comparison of comparisons) {
     if (asked.length > 0 ? !asked.includes(comparison.name) : store.has(comparison.name)) continue;

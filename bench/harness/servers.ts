@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { startRedis } from '../../src/dev/redis.ts';
 import type { LocalRedis } from '../../src/dev/redis.ts';
 import { startBenchServer } from './server.ts';
-import type { BenchServer } from './server.ts';
+import type { BenchServer, ServerOptions } from './server.ts';
 
 /** What a comparison end to end needs. The server itself is the store's; the source has one of its own. */
 export interface BenchServers extends BenchServer {
@@ -12,12 +12,12 @@ export interface BenchServers extends BenchServer {
   redisUrl(): Promise<string>;
 }
 
-export async function startBenchServers(dir: string, copy: 'file_copy' | 'wal_log'): Promise<BenchServers> {
+export async function startBenchServers(dir: string, options: ServerOptions): Promise<BenchServers> {
   mkdirSync(dir, { recursive: true });
-  const store = await startBenchServer(join(dir, 'store'), copy);
+  const store = await startBenchServer(join(dir, 'store'), options);
   let redis: LocalRedis | undefined;
   try {
-    const source = await startBenchServer(join(dir, 'source'), copy);
+    const source = await startBenchServer(join(dir, 'source'), options);
     return {
       ...store,
       source,

@@ -51,18 +51,31 @@ export async function checkResult(
   return findings;
 }
 
-/** Pieces of one key that overlap, among the keys of the backfill. */
+/**
+ * Pieces that overlap one of the backfill: each with the one before it, and what begins inside it and is of somebody else. What lies
+ * beside a piece is looked up; the rest of its key, which may have a long past, is not read.
+ */
 async function overlaps(client: ClientBase, { name }: Backfill, target: TimelineTarget): Promise<Finding> {
-  const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
-  const key = target.key.map((column) => `p.${ident(column.name)}`).join(', ');
+  const table = targetTable(target);
+  const f = ident(target.period.from.name);
+  const end = (alias: string): string => toAxis(target.period, `${alias}.${ident(target.period.to.name)}`);
   const { rows } = await client.query<{ figure: string }>(
-    `select count(*) as figure
-     from (
-       select p.${f} < lag(${toAxis(target.period, `p.${t}`)}) over (partition by ${key} order by p.${f}) as is_second
-       from ${targetTable(target)} p
-       join (select distinct ${key} from ${targetTable(target)} p where p._backfill = $1) as k on ${sameKey(target.key, 'p', 'k')}
-     ) as ordered
-     where is_second`,
+    `select (count(*) filter (where before.overlaps) + coalesce(sum(inside.pieces), 0))::text as figure
+     from ${table} p
+     cross join lateral (
+       select exists (
+         select from ${table} q
+         where ${sameKey(target.key, 'q', 'p')} and ${end('q')} > p.${f}
+           and q.${f} = (select max(b.${f}) from ${table} b where ${sameKey(target.key, 'b', 'p')} and b.${f} < p.${f})
+       ) as overlaps
+     ) as before
+     cross join lateral (
+       select count(*) as pieces
+       from ${table} q
+       where ${sameKey(target.key, 'q', 'p')} and q.${f} > p.${f} and q.${f} < ${end('p')}
+         and q._backfill is distinct from p._backfill
+     ) as inside
+     where p._backfill = $1`,
     [name],
   );
   return atMost(target.name, 'overlaps', Number(rows[0]!.figure), 0);

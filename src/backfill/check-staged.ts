@@ -97,21 +97,46 @@ function contradictions(target: Target, staged: string): string {
 
 /** Rows that something newer stands in the way of: a live correction that was written after them keeps its instants. */
 function supersededByNewer(target: Target, staged: string): string {
-  const same = (table: string, alias: string, end: string, standing: string): string => {
-    const overlaps =
-      target.kind === 'timeline' && target.mode === 'override'
-        ? ` and ${alias}.${ident(target.period.from.name)} < s.${ident(target.period.to.name)} and ${end} > s.${ident(target.period.from.name)}`
-        : target.kind === 'timeline'
-          ? ` and ${alias}.${ident(target.period.from.name)} = s.${ident(target.period.from.name)}`
-          : '';
-    return `exists (select from ${table} ${alias} where ${sameKey(target.key, alias, 's')} and ${alias}._version > s._id${standing}${overlaps})`;
-  };
-  const end = target.kind === 'timeline' ? target.period.to.name : '';
-  const inTarget = target.kind === 'timeline' ? toAxis(target.period, `p.${ident(end)}`) : '';
+  const newer = (
+    table: string,
+    end: (alias: string) => string,
+    standing: (alias: string) => string,
+  ): string => `
+    exists (
+      select from ${table} p
+      where ${sameKey(target.key, 'p', 's')} and p._version > s._id and ${standing('p')}${meets(target, table, end, standing)}
+    )`;
+  const to = target.kind === 'timeline' ? ident(target.period.to.name) : '';
+  const inTarget = (alias: string) =>
+    target.kind === 'timeline' ? toAxis(target.period, `${alias}.${to}`) : '';
   return `
     select count(*) as figure from ${staged} and (
-      ${same(targetTable(target), 'p', inTarget, '')}
-      or ${same(ownObject(target, 'tombstone'), 'b', end === '' ? '' : `b.${ident(end)}`, ` and b._known_to = 'infinity'`)})`;
+      ${newer(targetTable(target), inTarget, () => 'true')}
+      or ${newer(
+        ownObject(target, 'tombstone'),
+        (alias) => `${alias}.${to}`,
+        (alias) => `${alias}._known_to = 'infinity'`,
+      )})`;
+}
+
+/**
+ * Where `p` of a table speaks of an instant of `s`. Rows of a key do not overlap, so the first that can is the last to begin at or
+ * before it: earlier ones of the key are not read.
+ */
+function meets(
+  target: Target,
+  table: string,
+  end: (alias: string) => string,
+  standing: (alias: string) => string,
+): string {
+  if (target.kind === 'facts') return '';
+  const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
+  if (target.mode !== 'override') return ` and p.${f} = s.${f}`;
+  return `
+        and p.${f} < s.${t} and ${end('p')} > s.${f}
+        and p.${f} >= coalesce(
+          (select max(b.${f}) from ${table} b where ${sameKey(target.key, 'b', 's')} and b.${f} <= s.${f} and ${standing('b')}),
+          s.${f})`;
 }
 
 function atLoadTime(start: Column, staged: string): string {

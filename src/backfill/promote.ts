@@ -84,7 +84,7 @@ async function requireWhole(
   }
 }
 
-/** Whether anything was told of one of its keys since the checks, or taken back. */
+/** Whether anything was told of one of its keys since the checks, or taken back. Where nothing was of the target, no key is looked up. */
 async function movedSinceCheck(
   client: ClientBase,
   { name, checkedAt }: Backfill,
@@ -104,11 +104,11 @@ async function movedSinceCheck(
         `exists (select from ${table} t where ${sameKey(target.key, 't', 'k')} and ${since})`,
     );
     const { rows } = await client.query<{ moved: string }>(
-      `select exists (
+      `select (exists (select from emend.merge m where m.target = $3 and m.told_at >= $2::timestamptz) and exists (
          select from (select distinct ${identList(target.key.map((column) => column.name))} from ${ownObject(target, 'staged')} where _backfill = $1) as k
          where ${told.join(' or ')}
-       )::text as moved`,
-      [name, checkedAt],
+       ))::text as moved`,
+      [name, checkedAt, target.name],
     );
     if (rows[0]!.moved === 'true') return true;
   }

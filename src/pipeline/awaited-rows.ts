@@ -1,13 +1,17 @@
 /**
- * Which log rows still have to be merged or set aside, found without reading the whole log.
+ * Which log rows still have to be merged or set aside.
  *
- * The rows visible in the source at the call are compared with the store block by block of ids, by count and by the xor of their
- * nonces: a source that was restored gives ids out again, for other rows. The store is read first. Read after the source, a row that
- * came later could stand in for a missing one.
+ * The sweep has compared the logs with the ledger up to its marks: only rows behind them are looked for, so the cost follows what was
+ * written lately. Before it has (a store that is new, a source that is another one) all rows are compared, block by block of ids.
  */
 import type { ClientBase, Pool } from 'pg';
 import { qualified } from '../db/identifier.ts';
 import { withTransaction } from '../db/transaction.ts';
+import { hasSameTail } from '../sweep/diverged.ts';
+import { laterOf, readPage, readSourceNow, startOf } from '../sweep/log-pages.ts';
+import type { Place } from '../sweep/log-pages.ts';
+import { isOfSource, readMarks } from '../sweep/marks.ts';
+import type { Mark } from '../sweep/marks.ts';
 
 /** Ids of one block: few enough to be fetched at once where a block differs, many enough that few blocks are listed. */
 const blockSize = 65_536;
@@ -29,6 +33,51 @@ export async function missingRows(
   store: Pool,
   targets: readonly string[],
 ): Promise<AwaitedRow[]> {
+  const marks = await readMarks(store, targets);
+  const now = await readSourceNow(source);
+  const areRaised =
+    marks.length === targets.length && marks.every((mark) => isOfSource(mark, now) && mark.idsUpTo === null);
+  // as the sweep does before it trusts its marks: a source that was restored may have given numbers out again
+  if (areRaised && (await hasSameTail({ source, store, targets })))
+    return missingBehind(source, store, marks, now.next);
+  return missingAnywhere(source, store, targets);
+}
+
+/** Rows read at a time, by the index on `(_xid, _id)`. */
+const rowsOfPage = 50_000;
+
+/** @param belowXid what had been committed at the call is below it */
+async function missingBehind(
+  source: Pool,
+  store: Pool,
+  marks: readonly Mark[],
+  belowXid: bigint,
+): Promise<AwaitedRow[]> {
+  const missing: AwaitedRow[] = [];
+  let stretches = marks.map((mark) => ({
+    target: mark.target,
+    after: startOf(mark.belowXid),
+    end: { belowXid },
+  }));
+  for (;;) {
+    const page = await readPage(source, stretches, rowsOfPage);
+    missing.push(
+      ...(await notInStore(
+        store,
+        page.map(({ id, nonce }) => ({ id: String(id), nonce })),
+      )),
+    );
+    const last: Place | undefined = page[rowsOfPage - 1];
+    if (!last) return missing;
+    stretches = stretches.map((stretch) => ({ ...stretch, after: laterOf(stretch.after, last) }));
+  }
+}
+
+/**
+ * The rows visible in the source at the call are compared by count and by the xor of their nonces: a source that was restored gives
+ * ids out again, for other rows. The store is read first. Read after the source, a row that came later could stand in for a missing one.
+ */
+async function missingAnywhere(source: Pool, store: Pool, targets: readonly string[]): Promise<AwaitedRow[]> {
   const inStore = new Map((await storeDigests(store)).map((digest) => [digest.block, digest]));
   return withTransaction(source, async (client) => {
     await client.query('set transaction isolation level repeatable read, read only');

@@ -15,7 +15,7 @@ import type { DivergedRow, NamedRow } from '../store/diverged.ts';
 
 export interface Sides {
   readonly source: Pool | ClientBase;
-  readonly store: ClientBase;
+  readonly store: Pool | ClientBase;
   readonly targets: readonly string[];
 }
 

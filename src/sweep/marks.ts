@@ -1,4 +1,5 @@
 import type { ClientBase } from 'pg';
+import type { SourceNow } from './log-pages.ts';
 
 /** Up to where the log of a target is known to be in the ledger. */
 export interface Mark {
@@ -10,7 +11,18 @@ export interface Mark {
   readonly idsUpTo: bigint | null;
 }
 
-export async function readMarks(store: ClientBase, targets: readonly string[]): Promise<Mark[]> {
+/** Marks of another source, or above the horizon of a source that went back to an older state, say nothing about this one. */
+export function isOfSource(
+  { source, belowXid }: Mark,
+  now: Pick<SourceNow, 'identity' | 'horizon'>,
+): boolean {
+  return source === now.identity && belowXid <= now.horizon;
+}
+
+export async function readMarks(
+  store: Pick<ClientBase, 'query'>,
+  targets: readonly string[],
+): Promise<Mark[]> {
   const { rows } = await store.query<{ target: string; source: string; below: string; ids: string | null }>(
     `select target, source, below_xid::text as below, ids_up_to::text as ids
      from emend.sweep

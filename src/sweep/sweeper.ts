@@ -6,7 +6,7 @@ import { enqueueRows } from './enqueue.ts';
 import { createHorizons } from './horizons.ts';
 import { readLastIds, readSourceNow } from './log-pages.ts';
 import type { SourceNow } from './log-pages.ts';
-import { readMarks, writeMarks } from './marks.ts';
+import { isOfSource, readMarks, writeMarks } from './marks.ts';
 import type { Mark, Round } from './marks.ts';
 import { isMerged, withoutEffectOf } from './missing.ts';
 import type { MissingRow } from './missing.ts';
@@ -72,13 +72,12 @@ export function createSweeper(options: SweeperOptions): Sweeper {
   let ignoreMarks = false;
 
   /**
-   * Marks of another source, or above the horizon of a source that went back to an older state, say nothing about this one;
-   * nor do any when the log lacks what was merged last. Such a source may have lost rows, and given their numbers out again:
+   * Marks say nothing about another source, nor about one that went back to an older state, and none do when the log lacks what was merged last. Such a source may have lost rows, and given their numbers out again:
    * that is looked for before a mark says that a row had its effect.
    */
   async function begin(now: SourceNow): Promise<Known> {
     const stored = await readMarks(store, targets);
-    const isOther = stored.some((mark) => mark.source !== now.identity || mark.belowXid > now.horizon);
+    const isOther = !stored.every((mark) => isOfSource(mark, now));
     const isSuspect = ignoreMarks || isOther || !(await hasSameTail({ source, store, targets }));
     if (isSuspect) await compareNumbers({ source, store, targets }, signal);
     await compareArchives({ source, store, targets }, isSuspect);

@@ -163,6 +163,11 @@ describe('a backfill', () => {
     await open(['prices']);
     await price('L', '2026-03-01', '2026-04-01', 5);
     await price('L', '2026-03-10', '2026-03-11', 7, null);
+    // begun before the row; taken back since; behind it
+    for (const key of ['L1', 'L2', 'L3']) await price(key, '2026-03-01', '2026-04-01', 5);
+    await price('L1', '2026-02-01', '2026-03-02', 7, null);
+    await price('L2', '2026-02-01', '2026-03-02', null, null);
+    await price('L3', '2026-04-01', '2026-05-01', 7, null);
     await install.wait();
     await seal();
     await promote();
@@ -177,7 +182,7 @@ describe('a backfill', () => {
         `select figure, verdict from emend.backfill_check where backfill = $1 and name = 'superseded_by_newer'`,
         [name],
       ),
-    ).toEqual([{ figure: '1', verdict: 'note' }]);
+    ).toEqual([{ figure: '3', verdict: 'note' }]);
   });
 
   it('that is abandoned leaves nothing but the record, and nothing looks for its rows again (F16)', async () => {
