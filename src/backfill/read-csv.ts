@@ -94,7 +94,11 @@ async function* parseRest(file: RowFile, rest: Rest): AsyncGenerator<FileRow | U
   let line = rest.line;
   const read = ({ record, raw, info }: CsvRecord): FileRow | UnreadRow => {
     line = before + info.lines;
-    return info.error ? wrongCount(line, info.error.record, named) : { line, values: withNulls(record, raw) };
+    // named by the line in which it begins
+    const first = line - countLines(raw.trim());
+    return info.error
+      ? wrongCount(first, info.error.record, named)
+      : { line: first, values: withNulls(record, raw) };
   };
   try {
     for await (const failure of parsing(parser, rest)) {

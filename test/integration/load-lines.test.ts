@@ -114,6 +114,12 @@ describe('lines of CSV that are written as they stand', () => {
 
   test.each<[string, string[], number[], number[]]>([
     ['a line break within quotes', ['"R3",Y,2026-01-01,3,"a\nb"'], [1, 2, 3, 4, 5], []],
+    [
+      'a bad record of three lines, and one behind it',
+      ['', '"R3",Y,2026-01-01,much,"a\n\nb"', line(3), '"R",Y,2026-01-01,,"\n"'],
+      [1, 2, 3, 4, 5],
+      [5, 9],
+    ],
     ['an empty line', ['', line(3)], [1, 2, 3, 4, 5], []],
     ['a line that ends the data of COPY', ['\\.', line(3)], [1, 2, 3, 4, 5], [4]],
     ['a carriage return', [`${line(3)}\r`], [1, 2, 3, 4, 5], []],
