@@ -90,14 +90,25 @@ async function checkSameInstall(source: ClientBase, store: ClientBase): Promise<
   const inSource = await readInstall(source, 'source');
   if (inStore === null) return inSource === null ? [] : checkFirstStore(source);
   if (inStore === inSource) return [];
+  // the store is committed first: a first migrate that was killed in between leaves it with the id of a source that was never made
+  const isUnused = inSource === null && !(await hasMarks(store));
   return [
     {
       path: 'store.url',
       problem: `this store belongs to install ${inStore}, and the source to ${inSource ?? 'none yet'}`,
       remedy:
-        'A store is fed by one source: correct one of the URLs, or give this source a database of its own.',
+        'A store is fed by one source: correct one of the URLs, or give this source a database of its own.' +
+        (isUnused
+          ? ' If the first migrate of both was interrupted: delete from emend.install in the store, where no worker has run yet, and run migrate again.'
+          : ''),
     },
   ];
+}
+
+/** Whether a worker has ever run on this store: its sweep leaves a mark. */
+async function hasMarks(store: ClientBase): Promise<boolean> {
+  const { rows } = await store.query<{ any: string }>(`select exists (select from emend.sweep)::text as any`);
+  return rows[0]!.any === 'true';
 }
 
 /** A second store would get the same id, and so take jobs and slot from the first. One that was restored or moved has the id already. */

@@ -149,3 +149,31 @@ describe('a second store over one source', () => {
     expect(await query(other.storeUrl, `select id from emend.install`)).toEqual(rows);
   }); // prettier-ignore
 });
+
+describe('a store that belongs to an install, beside a source that belongs to none', () => {
+  const ddl = `create table public.prices (product text not null, valid_from date not null, valid_to date not null, price numeric)`;
+
+  it('is what a first migrate leaves that is killed between its commits: it is said how to go on, unless a worker has run there', async () => {
+    const install = await createInstall('migrate half', { ddl, targets });
+    const empty = await createDatabases('migrate half again');
+    const over = (url: string) => ({ ...install.config, source: { ...install.config.source, url, replicationUrl: url } });
+    const config = over(empty.sourceUrl);
+    const refused = async (url: string) => {
+      const error = await migrate({ config: over(url), print: false }).catch((caught: unknown) => caught);
+      return (error as { problems: { path: string; remedy: string }[] }).problems;
+    };
+    expect(await refused(empty.sourceUrl)).toMatchObject([{ path: 'store.url', remedy: expect.stringContaining('delete from emend.install') }]);
+    await install.store.query(`delete from emend.install`);
+    await migrate({ config, print: false });
+    expect((await migrate({ config, print: false })).statements).toEqual([]);
+
+    const running = await startPipeline({ config, roles: ['reader', 'worker'], log: createLogger({ level: 'silent' }) });
+    running.ended.catch(() => {});
+    await query(empty.sourceUrl, `insert into corrections.prices (product, valid_from, price) values ('A', '2020-01-01', 1)`);
+    await waitUntilMerged({ config, timeoutMs: 20_000 });
+    expect((await install.store.query(`select price from public.prices`)).rows).toEqual([{ price: '1' }]);
+    await running.stop();
+    const third = await createDatabases('migrate half of another');
+    expect(await refused(third.sourceUrl)).toMatchObject([{ path: 'store.url', remedy: expect.not.stringContaining('delete from') }]);
+  }); // prettier-ignore
+});
