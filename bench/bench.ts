@@ -53,12 +53,12 @@ const flags = process.argv.slice(2).filter((argument) => argument.startsWith('--
 const asked = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
 const unknown = [
   ...asked.filter((name) => !comparisons.some((comparison) => comparison.name === name)),
-  ...flags.filter((flag) => !/^--(quick|resume|history=\d+|postgres=.+)$/.test(flag)),
+  ...flags.filter((flag) => !/^--(quick|resume|history=\d+|postgres=.+|buffers=\d+[MG]B)$/.test(flag)),
 ];
 if (unknown.length > 0) {
   console.error(
     `There is no ${unknown.join(', ')}; there is ${comparisons.map(({ name }) => name).join(', ')}, ` +
-      '--quick, --resume, --history=<rows> and --postgres=<folder>.',
+      '--quick, --resume, --history=<rows>, --postgres=<folder> and --buffers=<size>.',
   );
   process.exit(2);
 }
@@ -67,6 +67,7 @@ const quick = flags.includes('--quick');
 const valueOf = (name: string) => flags.find((flag) => flag.startsWith(`--${name}=`))?.split('=')[1];
 const history = valueOf('history');
 const binDir = valueOf('postgres');
+const buffers = valueOf('buffers');
 const size: Size = {
   ...(quick ? quickSize : fullSize),
   ...(history === undefined ? {} : { historyRows: Number(history) }),
@@ -76,6 +77,7 @@ const results: Result[] = [];
 const servers = await startBenchServers(fileURLToPath(new URL('../.emend/bench', import.meta.url)), {
   copy: quick ? 'wal_log' : 'file_copy',
   ...(binDir === undefined ? {} : { binDir }),
+  ...(buffers === undefined ? {} : { buffers }),
 });
 try {
   for (const comparison of comparisons) {
@@ -90,6 +92,7 @@ try {
         date: new Date().toISOString(),
         quick,
         postgres: servers.version,
+        buffers: servers.buffers,
         node: process.version,
         cores: availableParallelism(),
         memoryGiB: Math.round(totalmem() / 2 ** 30),

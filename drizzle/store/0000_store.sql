@@ -239,6 +239,19 @@ begin
 end;
 $$;
 --> statement-breakpoint
+-- Law 8: what a merge decided is what the table took. EM005 sets the row at fault aside. See src/merge/require-written.ts.
+create function emend.require_written(of_table text, decided bigint, done bigint) returns boolean
+language plpgsql immutable
+as $$
+begin
+  if done <> decided then
+    raise exception '% of % changes to % were not made as stated: a trigger of the table changes rows or leaves them out, or a policy hides them', decided - done, decided, of_table
+      using errcode = 'EM005', hint = 'Let the trigger raise an error instead, or take it away: the table has to be what its log says.';
+  end if;
+  return true;
+end;
+$$;
+--> statement-breakpoint
 -- Takes the locks of keys of one target, by the hashes of the keys, for the rest of the transaction. See src/merge/lock-keys.ts.
 --
 -- Each key falls into one of 256 buckets. A merge of few keys shares the locks of its buckets and has those of its keys to itself, so

@@ -3,6 +3,8 @@ import type { PromoteSpan } from '../config/promote-times.ts';
 import { verdictOf } from '../db/sqlstate.ts';
 import { EmendError, isEmendError } from '../errors.ts';
 import { check } from './check.ts';
+import { describeKnownChecks, unknownChecks } from './check-names.ts';
+import type { StatedChecks } from './check-result.ts';
 import { acceptAsAsked } from './findings.ts';
 import { promote } from './promote.ts';
 import { readPromoteTime, spansOf } from './promote-time.ts';
@@ -41,14 +43,34 @@ async function promoteIfAsked(
   if (!wish) return;
   await acceptAsAsked(store, name, wish.accept);
   try {
+    requireKnown(backfill, wish);
     const begins = await mayBegin(store, backfill, wish, spans);
     if (begins) await promote(promotion, backfill, { ...wish, reason: begins.reason });
   } catch (error) {
     const isRefused = (isEmendError(error) && error.disposition === 'refuse') || verdictOf(error) === 'halve';
     if (!isRefused) throw error;
     // asked, and answered with no: to be asked again by whoever has looked at it
-    await refuseWish(store, name, (error as Error).message);
+    const { message } = error as Error;
+    await refuseWish(store, name, isEmendError(error) ? message : describeRefusal(name, message));
   }
+}
+
+/** A name that no check has is a mistake: what was meant to be accepted is not. Only here all names are known. */
+function requireKnown({ name, checks }: Backfill, { accept }: Wish): void {
+  const own = Object.keys((checks as StatedChecks).sql ?? {});
+  const [unknown] = unknownChecks(Object.keys(accept), own);
+  if (unknown === undefined) return;
+  const known = describeKnownChecks(own);
+  throw new EmendError(
+    'backfill_refused',
+    `backfill ${name} was not promoted: it was to accept ${unknown}, which is no check of it (known: ${known}); ask again`,
+    { remedy: 'Promote it again, and accept a check by its name.' },
+  );
+}
+
+/** @param said what the database said: `<target> refuses a row: …` */
+function describeRefusal(name: string, said: string): string {
+  return `backfill ${name} was not promoted: ${said}; mend the rule, or what it looks at, and promote again; or abandon the backfill, and load right rows into a new one`;
 }
 
 /**

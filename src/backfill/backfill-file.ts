@@ -11,8 +11,10 @@ import { Findings, kindOf } from '../config/findings.ts';
 import { loadModule } from '../config/load-module.ts';
 import { EmendError } from '../errors.ts';
 import type { Boundary } from '../log/backfill.ts';
+import { describeKnownChecks, unknownChecks } from './check-names.ts';
 import type { BackfillDefinition, RowSource, StatedSample } from './define-backfill.ts';
 import { parseSqlFile } from './sql-file.ts';
+import { readStatedSamples } from './stated-samples.ts';
 
 /** A backfill file that was read and checked. */
 export interface BackfillFile {
@@ -122,9 +124,6 @@ function readDefinition(value: unknown, findings: Findings): Definition {
   if (Array.isArray(root['targets']) && targets.length === 0)
     findings.add('targets', 'is an empty list', 'Name the targets that its rows are of.');
   const checks = part(root['checks'], 'checks', ['sql', 'samples', 'thresholds'], findings);
-  const { samples = [] } = checks;
-  if (typeof samples !== 'string' && !Array.isArray(samples))
-    findings.add('checks.samples', `is ${kindOf(samples)}`, 'Write a list, or the name of a file.');
   return {
     targets,
     boundary: readBoundary(root['boundary'], targets, findings),
@@ -134,7 +133,7 @@ function readDefinition(value: unknown, findings: Findings): Definition {
     origin: readOrigin(root['origin'], findings),
     rows: readRowSources(root['rows'], targets, findings),
     sqlChecks: withoutEnds(texts(checks['sql'], 'checks.sql', findings)),
-    samples: samples as Definition['samples'],
+    samples: readStatedSamples(checks['samples'], findings),
     thresholds: readThresholds(checks['thresholds'], findings),
     accept: readAccepted(root['accept'], Object.keys(checks['sql'] ?? {}), findings),
   };
@@ -241,23 +240,14 @@ function readThresholds(value: unknown, findings: Findings): Definition['thresho
   return thresholds as Definition['thresholds'];
 }
 
-/** Those that emend makes; `null_share` and `sum` are of a column each. */
-const checkNames = [
-  'rows', 'keys', 'raw_input', 'outside_boundary', 'contradictions', 'valid_at_load_time', 'superseded_by_newer', 'changes',
-  'first_answers', 'answers_lost', 'answers_lost_from_now_on', 'merge', 'overlaps', 'samples_differing',
-  'rows_against_today', 'keys_against_today', 'gaps_opened',
-]; // prettier-ignore
-
 function readAccepted(value: unknown, own: readonly string[], findings: Findings): Definition['accept'] {
   const accepted = texts(value, 'accept', findings);
-  const names = [...checkNames, ...own];
-  for (const name of Object.keys(accepted))
-    if (!names.includes(name) && !/^(null_share|sum):./.test(name))
-      findings.add(
-        `accept.${name}`,
-        'is no check of this backfill',
-        `Known: ${names.join(', ')}, null_share:<column>, sum:<column>.`,
-      );
+  for (const name of unknownChecks(Object.keys(accepted), own))
+    findings.add(
+      `accept.${name}`,
+      'is no check of this backfill',
+      `Known: ${describeKnownChecks(own)} (in a .sql file: -- accept.null_share:price: why).`,
+    );
   return accepted;
 }
 

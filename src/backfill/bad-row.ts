@@ -10,6 +10,8 @@ export interface BadRow {
   readonly rule: string;
   /** Whether the record has another shape than the log, as its neighbours then have too. */
   readonly isShape?: boolean;
+  /** Where it is, when that is another line than that of the record: the header. */
+  readonly line?: number;
 }
 
 /** As a sentence behind `<file>, line <n>`. */
@@ -31,7 +33,14 @@ export async function explainBadRow(
     const text = values[each.name];
     if (text === null || text === undefined) continue;
     const refusal = await castRefusal(client, writing, each.name, each.type, text);
-    if (refusal !== null) return { column: each.name, rule: `${kindOf(text)} is refused: ${refusal}` };
+    if (refusal === null) continue;
+    const isJsonArray = each.type.endsWith('[]') && text.startsWith('[');
+    return {
+      column: each.name,
+      rule: isJsonArray
+        ? `a JSON array is refused: write an array as PostgreSQL does, in a text: "{x,y}"`
+        : `${kindOf(text)} is refused: ${refusal}`,
+    };
   }
   return { column: null, rule: withoutValue(message) };
 }

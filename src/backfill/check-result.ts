@@ -6,7 +6,7 @@ import { sameKey, sameValue } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { toAxis } from '../store/period-form.ts';
 import { thresholdOf } from './check-staged.ts';
-import { atMost, note } from './findings.ts';
+import { atMost, note, shownExamples, withExamples } from './findings.ts';
 import type { Finding } from './findings.ts';
 import type { Backfill } from './state.ts';
 
@@ -124,7 +124,11 @@ async function mustBeEmpty(
     const { rows } = await client.query<{ figure: string }>(
       `select count(*)::text as figure from (${query}\n) as found`,
     );
-    return atMost(backfill.targets[0]!, name, Number(rows[0]!.figure), 0);
+    const figure = Number(rows[0]!.figure);
+    return withExamples(
+      atMost(backfill.targets[0]!, name, figure, 0),
+      figure === 0 ? [] : await firstRows(client, query),
+    );
   } catch (error) {
     if (verdictOf(error) === 'retry') throw error;
     const figure = `cannot be run: ${(error as Error).message}`;
@@ -132,6 +136,18 @@ async function mustBeEmpty(
   } finally {
     await client.query('rollback to savepoint author_check');
   }
+}
+
+/** Characters of a row that are shown. */
+const shownOfRow = 200;
+
+async function firstRows(client: ClientBase, query: string): Promise<string[]> {
+  const { rows } = await client.query<{ example: string }>(
+    `select to_jsonb(found)::text as example from (${query}\n) as found limit ${shownExamples}`,
+  );
+  return rows.map(({ example }) =>
+    example.length > shownOfRow ? `${example.slice(0, shownOfRow)}…` : example,
+  );
 }
 
 async function compareSamples(
@@ -149,19 +165,51 @@ async function compareSamples(
     target.kind === 'timeline'
       ? `${ownObject(target, 'at')}((e.sample ->> 'validAt')::${target.period.from.type})`
       : targetTable(target);
-  const differs = target.values.map((column) => {
+  const differing = target.values.map((column) => {
     const name = literal(column.name);
-    return `(e.sample -> 'values' ? ${name} and not ${sameValue(column, `a.${ident(column.name)}`, `(e.sample -> 'values' ->> ${name})::${column.baseType}`)})`;
+    return `case when e.sample -> 'values' ? ${name} and not ${sameValue(column, `a.${ident(column.name)}`, `(e.sample -> 'values' ->> ${name})::${column.baseType}`)}
+           then jsonb_build_object(${name}, a.${ident(column.name)}::text) end`;
   });
-  const { rows } = await client.query<{ figure: string; first: string | null }>(
-    `select count(*)::text as figure, min(e.place)::text as first
+  const { rows } = await client.query<{ found: string }>(
+    `select jsonb_build_object('place', e.place - 1, 'hasAnswer', a._found is not null, 'differing', (
+         select coalesce(jsonb_agg(d.value), '[]')
+         from unnest(array[${differing.join(', ')}]::jsonb[]) as d (value)
+         where a._found and d.value is not null
+       ))::text as found
      from jsonb_array_elements($1::jsonb) with ordinality as e (sample, place)
      left join lateral (select true as _found, a.* from ${from} a where ${keyIs} limit 1) as a on true
-     where (a._found is null) <> (jsonb_typeof(e.sample -> 'values') = 'null')
-       or (a._found and (${differs.length > 0 ? differs.join(' or ') : 'false'}))`,
+     order by e.place`,
     [JSON.stringify(samples)],
   );
-  const { figure, first } = rows[0]!;
-  const details = first === null ? {} : { firstDiffering: samples[Number(first) - 1] };
-  return atMost(target.name, 'samples_differing', Number(figure), 0, details);
+  const wrong = rows
+    .map(({ found }) => JSON.parse(found) as Compared)
+    .filter(({ place, hasAnswer, differing: columns }) => {
+      const isWanted = samples[place]!.values !== null;
+      return hasAnswer !== isWanted || columns.length > 0;
+    });
+  return withExamples(
+    atMost(target.name, 'samples_differing', wrong.length, 0),
+    wrong.map((each) => describeDifference(samples[each.place]!, each)),
+  );
+}
+
+/** What the tables have where a sample looks. */
+interface Compared {
+  /** Of the sample, from 0. */
+  readonly place: number;
+  readonly hasAnswer: boolean;
+  /** Values of the answer that are not those of the sample, a column each. */
+  readonly differing: readonly Readonly<Record<string, string | null>>[];
+}
+
+function describeDifference({ key, validAt, values }: Sample, { hasAnswer, differing }: Compared): string {
+  // stated in SQL, nobody has looked at it
+  const ofKey = Object.entries(key ?? {}).map(([name, value]) => `${name}=${value}`);
+  const where = `${ofKey.join(' ')}${validAt === undefined ? '' : ` at ${validAt}`}`;
+  if (values === null) return `${where}: there is an answer, and the sample wants none`;
+  if (!hasAnswer) return `${where}: there is no answer`;
+  const columns = differing
+    .flatMap((each) => Object.entries(each))
+    .map(([name, value]) => `${name} is ${value ?? 'null'}, and the sample wants ${values[name] ?? 'null'}`);
+  return `${where}: ${columns.join('; ')}`;
 }

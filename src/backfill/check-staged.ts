@@ -4,7 +4,7 @@ import type { Column, Target } from '../change/target.ts';
 import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { toAxis } from '../store/period-form.ts';
-import { atMost, note } from './findings.ts';
+import { atMost, note, withExamples } from './findings.ts';
 import type { Finding } from './findings.ts';
 import type { Backfill } from './state.ts';
 
@@ -23,7 +23,6 @@ export async function checkStaged(
   };
   const { name } = target;
   const staged = `${ownObject(target, 'staged')} s where s._backfill = $1`;
-  const { from = null, to = null, where = null } = backfill.boundary[name] ?? {};
   const findings = [
     note(name, 'rows', await one(`select count(*) as figure from ${staged}`)),
     note(
@@ -31,8 +30,8 @@ export async function checkStaged(
       'keys',
       await one(`select count(*) as figure from (select distinct ${keyOf(target)} from ${staged}) as k`),
     ),
-    atMost(name, 'outside_boundary', await one(outsideBoundary(target, where, staged), [from, to]), 0),
-    atMost(name, 'contradictions', await one(contradictions(target, staged)), 0),
+    await outsideBoundary(client, backfill, target),
+    await contradictions(client, backfill, target),
     note(name, 'superseded_by_newer', await one(supersededByNewer(target, staged))),
   ];
   const start = startOf(target);
@@ -58,14 +57,30 @@ export function startOf(target: Target): Column | null {
   return target.kind === 'timeline' ? target.period.from : target.eventTime;
 }
 
+/** Rows that do not lie within what the author stated for the target. */
+async function outsideBoundary(client: ClientBase, backfill: Backfill, target: Target): Promise<Finding> {
+  const { from = null, to = null, where = null } = backfill.boundary[target.name] ?? {};
+  const { rows } = await client.query<{ figure: string; first: string | null }>(
+    `select count(*)::text as figure, min(s._id)::text as first
+     from ${ownObject(target, 'staged')} s
+     where s._backfill = $1 and (${outside(target, where)})`,
+    [backfill.name, from, to],
+  );
+  const { figure, first } = rows[0]!;
+  return withExamples(
+    atMost(target.name, 'outside_boundary', Number(figure), 0),
+    first === null ? [] : [`the first is _id ${first} of the log`],
+  );
+}
+
 /** $2 and $3 are the bounds, or null. */
-function outsideBoundary(target: Target, where: string | null, staged: string): string {
+function outside(target: Target, where: string | null): string {
   const start = startOf(target);
-  const outside = where ? [`not coalesce((${where}\n), false)`] : [];
+  const conditions = where ? [`not coalesce((${where}\n), false)`] : [];
   if (start) {
     const at = `s.${ident(start.name)}`;
     const isPeriod = target.kind === 'timeline' && target.mode === 'override';
-    outside.push(
+    conditions.push(
       `${at} < $2::text::${start.baseType}`,
       isPeriod
         ? `s.${ident(target.period.to.name)} > $3::text::${start.baseType}`
@@ -73,26 +88,49 @@ function outsideBoundary(target: Target, where: string | null, staged: string): 
     );
   } else {
     // facts without an event time lie nowhere on an axis
-    outside.push('$2::text is not null or $3::text is not null');
+    conditions.push('$2::text is not null or $3::text is not null');
   }
-  return `select count(*) as figure from ${staged} and (${outside.join(' or ')})`;
+  return conditions.join(' or ');
 }
 
-/** Rows of one key that speak of the same instant twice; of them the later one would win, if that was meant. */
-function contradictions(target: Target, staged: string): string {
+/**
+ * Rows that speak of an instant of which another row of their key has spoken, in the order of starts (equal ones, and facts: of
+ * the log); the later one in the log would win, if that was meant.
+ */
+async function contradictions(client: ClientBase, { name }: Backfill, target: Target): Promise<Finding> {
+  const { rows } = await client.query<{ figure: string; first: string | null }>(
+    `select coalesce(sum(again.rows), 0)::text as figure, min(again._id)::text as first
+     from (${spokenAgain(target, `${ownObject(target, 'staged')} s where s._backfill = $1`)}) as again`,
+    [name],
+  );
+  const { figure, first } = rows[0]!;
+  const key = target.key.map((column) => column.name).join(', ');
+  const what = target.kind === 'facts' ? 'states the same fact' : 'speaks of the same instant';
+  return withExamples(
+    atMost(target.name, 'contradictions', Number(figure), 0),
+    first === null ? [] : [`_id ${first} of the log: another row with the same ${key} ${what}`],
+  );
+}
+
+/** How many rows, and the number of one of them. Where only equal ones contradict each other nothing has to be sorted. */
+function spokenAgain(target: Target, staged: string): string {
   const key = keyOf(target);
   if (target.kind === 'timeline' && target.mode === 'override') {
     const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
     return `
-      select count(*) as figure
+      select 1 as rows, ordered._id
       from (
-        select s.${f} < max(s.${t}) over (partition by ${key} order by s.${f}, s._id rows between unbounded preceding and 1 preceding) as is_second
+        select s._id, s.${f} < max(s.${t}) over (partition by ${key} order by s.${f}, s._id rows between unbounded preceding and 1 preceding) as is_second
         from ${staged}
       ) as ordered
-      where is_second`;
+      where ordered.is_second`;
   }
   const identity = target.kind === 'timeline' ? `${key}, s.${ident(target.period.from.name)}` : key;
-  return `select (select count(*) from ${staged}) - (select count(*) from (select distinct ${identity} from ${staged}) as d) as figure`;
+  return `
+      select count(*) - 1 as rows, max(s._id) as _id
+      from ${staged}
+      group by ${identity}
+      having count(*) > 1`;
 }
 
 /** Rows that something newer stands in the way of: a live correction that was written after them keeps its instants. */

@@ -1,5 +1,4 @@
 import type { ClientBase } from 'pg';
-import { verdictOf } from '../db/sqlstate.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { ownObject } from '../store/names.ts';
 import { checkChanges } from './check-changes.ts';
@@ -11,7 +10,7 @@ import { planDiff } from './diff.ts';
 import { blocking, describeBlocking, writeFindings } from './findings.ts';
 import type { Finding } from './findings.ts';
 import { checkRawInput } from './raw-input.ts';
-import { mergeStaged, stagedKeys, withinFence } from './promotion.ts';
+import { mergeStaged, stagedKeys, TableRefusal, withinFence } from './promotion.ts';
 import type { BackfillTarget, Promotion } from './promotion.ts';
 import { moveTo } from './state.ts';
 import type { Backfill } from './state.ts';
@@ -78,14 +77,12 @@ async function tryMerge(
   try {
     await mergeStaged(client, promotion, k);
   } catch (error) {
-    if (verdictOf(error) !== 'halve') throw error;
-    // Postgres' message names constraint and column; its detail, which holds values, stays out of it
-    const figure = (error as Error).message;
+    if (!(error instanceof TableRefusal)) throw error;
     return [
       {
-        target: backfill.targets.join(', '),
+        target: error.target,
         name: 'merge',
-        figure,
+        figure: error.said,
         threshold: 'accepted by the table',
         verdict: 'fail',
       },

@@ -5,7 +5,8 @@ import type { Boundary } from '../log/backfill.ts';
  *
  * - `sql`: a select whose columns are named as those of the log. It runs in the source, or in the store.
  * - `file`: NDJSON or CSV; `.gz` is unpacked. The path is relative to the backfill file.
- * - a function, such as `async function* () { … }`: rows as `correct()` takes them. Run again, it has to give the same ones.
+ * - a function, such as `async function* () { … }`, or one that returns a list: rows as `correct()` takes them. Run again, it
+ *   has to give the same ones.
  */
 export type RowSource =
   | { readonly sql: string; readonly on?: 'source' | 'store' }
@@ -19,10 +20,20 @@ export type RowSource =
       /** A file that gets bad rows with their reasons; without it the first bad row ends the load. */
       readonly skipBad?: string;
     }
-  | (() => AsyncIterable<object> | Iterable<object>);
+  | (() => GivenRows | Promise<GivenRows>);
 
-/** An answer that was worked out by hand. */
-export interface StatedSample {
+type GivenRows = AsyncIterable<object> | Iterable<object>;
+
+/** An answer that was worked out by hand: as a line of a file of samples has it, or with key and values apart. */
+export type StatedSample = SampleRow | SampleParts;
+
+/**
+ * The key's columns, `valid_at` for timelines, and the columns to compare: `{ route: 'AMS-JFK', valid_at: '2026-09-15', price: 120 }`;
+ * `target` where the backfill has several, and `_op: 'retract'` where nothing may be there.
+ */
+export type SampleRow = Readonly<Record<string, string | number | boolean | null>>;
+
+export interface SampleParts {
   /** May be left out where the backfill has one target. */
   readonly target?: string;
   readonly key: Readonly<Record<string, string | number | boolean>>;

@@ -7,6 +7,8 @@ import type { ByteStream } from './text-file.ts';
 export interface FileRow {
   readonly line: number;
   readonly values: Readonly<Record<string, string | null>>;
+  /** Its fields are named by the header, in line 1 of the file. */
+  readonly isHeaded?: boolean;
   /** Fields whose value is the text of a JSON object: only a json column takes one. */
   readonly objects?: readonly string[];
 }

@@ -9,24 +9,27 @@ export interface Finding {
   readonly threshold: string;
   /** `note`: a figure to look at, with no threshold. */
   readonly verdict: 'pass' | 'fail' | 'note';
+  /** `examples`: see `withExamples`; `months`, `files`: what the check of that name writes down. */
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
+/** How many of what a check found are told. */
+export const shownExamples = 5;
+
+/** Where a check fails: the first few, in words. They may hold values, and go to whoever asks for the checks; never into a log. */
+export function withExamples(finding: Finding, examples: readonly string[]): Finding {
+  if (examples.length === 0) return finding;
+  return { ...finding, details: { ...finding.details, examples: examples.slice(0, shownExamples) } };
+}
+
 /** A figure that has to stay at or below a bound. */
-export function atMost(
-  target: string,
-  name: string,
-  figure: number,
-  bound: number,
-  details?: Finding['details'],
-): Finding {
+export function atMost(target: string, name: string, figure: number, bound: number): Finding {
   return {
     target,
     name,
     figure: String(figure),
     threshold: `at most ${bound}`,
     verdict: figure <= bound ? 'pass' : 'fail',
-    ...(details ? { details } : {}),
   };
 }
 

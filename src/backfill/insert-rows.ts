@@ -97,10 +97,8 @@ function opOf(target: Target, { values }: FileRow): string | null {
 }
 
 /** What is wrong with a row before it is sent. */
-function badField(
-  { target, ignore, columns }: RowWriting,
-  { values, objects = [] }: FileRow,
-): BadRow | undefined {
+function badField({ target, ignore, columns }: RowWriting, row: FileRow): BadRow | undefined {
+  const { values, objects = [] } = row;
   const known = new Set([
     ...statedColumns(target).map(({ name }) => name),
     'op',
@@ -109,13 +107,7 @@ function badField(
     ...ignore,
   ]);
   for (const [column, text] of Object.entries(values)) {
-    if (!known.has(column)) {
-      return {
-        isShape: true,
-        column: null,
-        rule: `${target.name} has no column ${ident(column)} (to leave it out: --ignore ${column})`,
-      };
-    }
+    if (!known.has(column)) return unknownField(target, row, column, known);
     // half of a surrogate pair would be replaced on the way, without a word (law 9)
     if (text !== null && /\p{Surrogate}/u.test(text)) {
       return { column, rule: 'it has half of a surrogate pair, which Postgres cannot hold' };
@@ -126,6 +118,27 @@ function badField(
     }
   }
   return undefined;
+}
+
+/** A field of no column. */
+function unknownField(
+  { name }: Target,
+  { values, isHeaded }: FileRow,
+  column: string,
+  known: ReadonlySet<string>,
+): BadRow {
+  const bad = { isShape: true, column: null, ...(isHeaded === true ? { line: 1 } : {}) };
+  const separator = isHeaded === true && Object.keys(values).length === 1 && /[;\t|]/.exec(column)?.[0];
+  if (separator) {
+    const rule = `the header is one column, with ${JSON.stringify(separator)} in it: columns are separated by commas`;
+    return { ...bad, rule };
+  }
+  const meant = [...known].find((each) => each.toLowerCase() === column.toLowerCase());
+  const hint = meant === undefined ? '' : `: did you mean ${ident(meant)}?`;
+  return {
+    ...bad,
+    rule: `${name} has no column ${ident(column)}${hint} (to leave it out: --ignore ${column})`,
+  };
 }
 
 function isJson(columns: readonly AppendColumn[], name: string): boolean {

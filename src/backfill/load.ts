@@ -173,7 +173,7 @@ async function writeRecords(
 ): Promise<WrittenRows | undefined> {
   const leaveOut = (row: FileRow | UnreadRow, bad: BadRow): void => {
     const isFirst = before.read === 0 && row === items[0];
-    if (!work.skipBad || (bad.isShape === true && isFirst)) throw badLine(work, row.line, bad);
+    if (!work.skipBad || (bad.isShape === true && isFirst)) throw badLine(work, bad.line ?? row.line, bad);
     left.push({
       line: row.line,
       column: bad.column,
@@ -185,8 +185,28 @@ async function writeRecords(
   return ids.length > 0 ? { first: ids[0]!, last: ids.at(-1)!, rows: ids.length } : undefined;
 }
 
+/**
+ * Compares an input that can be loaded no more with what is loaded of it. Records behind the last checkpoint, each of which was
+ * set aside, nobody wrote down: they are not compared.
+ *
+ * @throws EmendError `backfill_refused` for other content
+ */
+export async function requireAsLoaded({
+  source,
+  target,
+  ...work
+}: Pick<LoadWork, 'source' | 'name' | 'input' | 'rows'> & { target: string }): Promise<void> {
+  const reached = await readCheckpoint(source, work.name, target, work.input);
+  if (reached.read === 0) return;
+  const behind = rowsBehind({ work, checksum: createChecksum() }, reached);
+  while ((await behind.next()).done !== true);
+}
+
 /** What is behind a checkpoint, when the records before it are the ones that it was made of. */
-async function* rowsBehind({ work, checksum }: Load, reached: Checkpoint): AsyncGenerator<LoadItem> {
+async function* rowsBehind(
+  { work, checksum }: { work: Pick<LoadWork, 'name' | 'input' | 'rows'>; checksum: Checksum },
+  reached: Checkpoint,
+): AsyncGenerator<LoadItem> {
   let read = 0;
   for await (const item of work.rows) {
     const [before, behind] = partAt(item, reached.read - read);
@@ -216,7 +236,10 @@ function badLine({ input, remedy = loadRemedy }: LoadWork, line: number, bad: Ba
 export const loadRemedy =
   'Mend the line and load again: what was loaded before it stays, and is not loaded twice. Or set bad lines aside with --skip-bad <file>.';
 
-function otherContent({ input, name }: LoadWork, { read, isEnd }: Checkpoint): EmendError {
+function otherContent(
+  { input, name }: Pick<LoadWork, 'name' | 'input'>,
+  { read, isEnd }: Checkpoint,
+): EmendError {
   return new EmendError(
     'backfill_refused',
     `${input} has other content than what backfill ${name} has of it (${countOf(read, 'record')}${isEnd ? ', complete' : ''})`,

@@ -71,7 +71,8 @@ export function recordsOf({ columns, line, text }: PlainLines): (FileRow | Unrea
 
 function recordOf(columns: readonly string[], line: number, fields: (string | null)[]): FileRow | UnreadRow {
   if (fields.length !== columns.length) return wrongCount(line, fields, columns.length);
-  return { line, values: Object.fromEntries(columns.map((name, place) => [name, fields[place]!])) };
+  const values = Object.fromEntries(columns.map((name, place) => [name, fields[place]!]));
+  return { line, values, isHeaded: true };
 }
 
 export function wrongCount(line: number, fields: readonly unknown[], named: number): UnreadRow {

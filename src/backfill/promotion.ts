@@ -1,12 +1,13 @@
 import type { ClientBase, Pool, PoolClient } from 'pg';
 import type { Target } from '../change/target.ts';
 import { identList } from '../db/identifier.ts';
-import { sqlState } from '../db/sqlstate.ts';
+import { sqlState, verdictOf } from '../db/sqlstate.ts';
 import { stagedRows } from '../merge/arrived.ts';
 import { withinFence as fenced } from '../merge/fence.ts';
 import { mergeSql } from '../merge/merge-sql.ts';
 import { announceK0, takeK } from '../store/clock.ts';
 import { ownObject } from '../store/names.ts';
+import { requireAsStated } from './as-stated.ts';
 
 /** A target with what its merges need to know of it. */
 export interface BackfillTarget {
@@ -55,6 +56,7 @@ export async function mergeStaged(client: ClientBase, promotion: Promotion, k: s
   await inWorkableOrder(client, promotion.targets, async ({ target, revision }) => {
     const form = { arrived: stagedRows(target, '$2'), k: '$1::timestamptz', revision };
     await client.query(mergeSql(target, form), [k, promotion.backfill]);
+    await requireAsStated(client, target, promotion.backfill);
     await client.query(`delete from ${ownObject(target, 'staged')} where _backfill = $1`, [
       promotion.backfill,
     ]);
@@ -63,11 +65,30 @@ export async function mergeStaged(client: ClientBase, promotion: Promotion, k: s
 
 const foreignKeyViolation = '23503';
 
+/** What the table of a target says to a row: Postgres' error, with whose table it is. */
+export class TableRefusal extends Error {
+  readonly target: string;
+  readonly code: string | undefined;
+  /** Names constraint and table, or is what a trigger says; the detail, which holds values, stays out of it. */
+  readonly said: string;
+
+  constructor(target: string, cause: Error) {
+    super(`${target} refuses a row: ${cause.message}`, { cause });
+    this.target = target;
+    this.code = sqlState(cause);
+    this.said = cause.message;
+  }
+}
+
+function asRefusal({ target }: BackfillTarget, error: unknown): unknown {
+  return verdictOf(error) === 'halve' ? new TableRefusal(target.name, error as Error) : error;
+}
+
 /**
  * Does a step for each target. Foreign keys between them want partners to come first and to go last: a step that one keeps out is
  * done again after the others, as long as that helps.
  *
- * @throws what Postgres says of the first that cannot be done
+ * @throws TableRefusal of the first that cannot be done, and what else Postgres says
  */
 export async function inWorkableOrder(
   client: ClientBase,
@@ -82,8 +103,8 @@ export async function inWorkableOrder(
       try {
         await step(target);
       } catch (error) {
-        if (sqlState(error) !== foreignKeyViolation) throw error;
-        refusal ??= error;
+        if (sqlState(error) !== foreignKeyViolation) throw asRefusal(target, error);
+        refusal ??= asRefusal(target, error);
         early.push(target);
         await client.query('rollback to savepoint step');
       }

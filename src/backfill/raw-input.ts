@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { resolve } from 'node:path';
+import { withExamples } from './findings.ts';
 import type { Finding } from './findings.ts';
 import type { Backfill } from './state.ts';
 
@@ -41,11 +42,15 @@ export function checkRawInput({ targets, origin }: Backfill): Finding {
   const gone = files.filter(({ checksum }) => checksum === null);
   const base = { target: targets.join(', '), name: 'raw_input' };
   if (files.length === 0) return { ...base, figure: 'not stated', threshold: 'none', verdict: 'note' };
-  return {
+  const finding: Finding = {
     ...base,
     figure: `${files.length - gone.length} of ${files.length} files can be read`,
     threshold: 'all of them',
     verdict: gone.length === 0 ? 'pass' : 'fail',
     details: { files },
   };
+  return withExamples(
+    finding,
+    gone.map(({ file }) => `${file} could not be read when the backfill was opened`),
+  );
 }

@@ -98,7 +98,7 @@ async function* parseRest(file: RowFile, rest: Rest): AsyncGenerator<FileRow | U
     const first = line - countLines(raw.trim());
     return info.error
       ? wrongCount(first, info.error.record, named)
-      : { line: first, values: withNulls(record, raw) };
+      : { line: first, values: withNulls(record, raw), isHeaded: true };
   };
   try {
     for await (const failure of parsing(parser, rest)) {

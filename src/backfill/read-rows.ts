@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { LosslessNumber, parse as parseJson, stringify } from 'lossless-json';
 import { EmendError } from '../errors.ts';
@@ -34,9 +35,10 @@ async function* readRecords(file: RowFile): AsyncGenerator<FileRow | UnreadRow> 
 /**
  * The records of a file, where they need not be looked into as lines.
  *
- * @throws EmendError where reading cannot go on: no such file, no text, a quote that is never closed, no row at all
+ * @throws EmendError where reading cannot go on: no such file, a folder, no text, a quote that is never closed, no row at all
  */
 export async function* readInput(file: RowFile): AsyncGenerator<PlainLines | FileRow | UnreadRow> {
+  await refuseFolder(file);
   const format = formatOf(file);
   let isEmpty = true;
   for await (const row of format === 'csv' ? readCsv(file) : readNdjson(file)) {
@@ -50,6 +52,18 @@ export async function* readInput(file: RowFile): AsyncGenerator<PlainLines | Fil
         ? 'Give a line with the names of the columns, then a line for each correction.'
         : 'Give a line for each correction: a JSON object with the names of the columns.',
   });
+}
+
+/** What else is wrong with a path is told when it is read. */
+async function refuseFolder({ path }: RowFile): Promise<void> {
+  const isFolder = await stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+  if (isFolder)
+    throw new EmendError('bad_arguments', `${path} is a folder`, {
+      remedy: 'Name a file; the files of a folder are loaded one by one, each under a name of its own.',
+    });
 }
 
 function formatOf({ path, format }: RowFile): 'csv' | 'ndjson' {

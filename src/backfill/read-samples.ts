@@ -2,9 +2,10 @@ import { resolve } from 'node:path';
 import { EmendError } from '../errors.ts';
 import type { BackfillFile } from './backfill-file.ts';
 import type { Sample } from './check-result.ts';
-import type { StatedSample } from './define-backfill.ts';
+import type { SampleParts, SampleRow } from './define-backfill.ts';
 import { readRows } from './read-rows.ts';
 import type { FileRow } from './file-row.ts';
+import { isInParts } from './stated-samples.ts';
 
 /** What a sample is of. */
 export interface SampledTarget {
@@ -16,20 +17,24 @@ export interface SampledTarget {
 /**
  * The samples of a backfill file, all values as text. In a file of samples, NDJSON or CSV, each line has the key's columns,
  * for timelines `valid_at`, and the columns to compare; `target` where the backfill has several, and `_op` is `retract` where
- * nothing may be there.
+ * nothing may be there. A list has the same rows, or has key and values apart.
  *
  * @throws EmendError `bad_arguments` for a sample that is of no target, `correction_invalid` with the line that cannot be read
  */
 export async function readSamples(file: BackfillFile, targets: readonly SampledTarget[]): Promise<Sample[]> {
   const { samples, folder } = file;
   if (typeof samples !== 'string')
-    return samples.map((sample, place) => fromStated(sample, targets, `checks.samples[${place}]`));
+    return samples.map((sample, at) => {
+      const place = `checks.samples[${at}]`;
+      return isInParts(sample) ? fromParts(sample, targets, place) : fromRow(asTexts(sample), targets, place);
+    });
   const read: Sample[] = [];
-  for await (const row of readRows(resolve(folder, samples))) read.push(fromRow(row, targets, samples));
+  for await (const { line, values } of readRows(resolve(folder, samples)))
+    read.push(fromRow(values, targets, `${samples}, line ${line}`));
   return read;
 }
 
-function fromStated(stated: StatedSample, targets: readonly SampledTarget[], place: string): Sample {
+function fromParts(stated: SampleParts, targets: readonly SampledTarget[], place: string): Sample {
   const target = targetOf(stated.target, targets, place);
   return {
     target: target.name,
@@ -39,14 +44,13 @@ function fromStated(stated: StatedSample, targets: readonly SampledTarget[], pla
   };
 }
 
-function asTexts(values: StatedSample['values'] & object): Record<string, string | null> {
+function asTexts(values: SampleRow): Record<string, string | null> {
   return Object.fromEntries(
     Object.entries(values).map(([name, value]) => [name, value === null ? null : String(value)]),
   );
 }
 
-function fromRow({ line, values }: FileRow, targets: readonly SampledTarget[], path: string): Sample {
-  const place = `${path}, line ${line}`;
+function fromRow(values: FileRow['values'], targets: readonly SampledTarget[], place: string): Sample {
   const target = targetOf(targets.length > 1 ? (values['target'] ?? '') : undefined, targets, place);
   const isInstant = (name: string): boolean => target.kind === 'timeline' && name === 'valid_at';
   const isOurs = (name: string): boolean =>

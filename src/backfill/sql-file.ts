@@ -56,13 +56,16 @@ const single = [
 ]; // prettier-ignore
 const prefixes = ['check', 'threshold', 'accept'];
 
+/** Of the checks that are of a column each, it belongs to the name: `-- accept.null_share:price: no price is known before May`. */
+const headerLine = /^--\s?((?:accept|threshold)\.(?:null_share|sum):[^\s:][^:]*|[a-z][\w.-]*):\s*(.*)$/i;
+
 function splitHeader(content: string, findings: Findings): { header: Entry[]; body: string } {
   const lines = content.split('\n');
   const end = lines.findIndex((line) => !line.startsWith('--'));
   const header: { name: string; value: string }[] = [];
   lines.slice(0, end < 0 ? lines.length : end).forEach((line, place) => {
     const where = `line ${place + 1}`;
-    const entry = /^--\s?([a-z][\w.-]*):\s*(.*)$/i.exec(line);
+    const entry = headerLine.exec(line);
     if (entry) {
       const [, name, value] = entry as unknown as [string, string, string];
       if (!isKnown(name)) findings.add(where, `${name} is not known in a header`, meant(name));

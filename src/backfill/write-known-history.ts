@@ -57,7 +57,7 @@ async function writeChunk(
 ): Promise<bigint> {
   const times = await readTimes(client, work, chunk, latest);
   const ids = await insertRows(client, writing, chunk, ({ line }, bad) => {
-    throw invalid(work, line, describeBadRow(bad));
+    throw invalid(work, bad.line ?? line, describeBadRow(bad));
   });
   const runs: { knownAt: string; first: string; last: string; rows: number }[] = [];
   ids.forEach((id, place) => {

@@ -180,7 +180,7 @@ async function carryOut(
   if (options.json) printJson(done);
   else {
     print(`backfill ${name} is ${done.state}`);
-    if (done.byOther !== null) print(describeOther(done.byOther));
+    if (done.byOther !== null) print(describeOther(done.state, done.byOther));
     if (done.waitsFor !== null) print(`it ${describeWait({ until: done.waitsFor, closedBy: done.window })}`);
     if (done.problem !== null) print(`${done.problem}\nSee emend backfill show ${name}.`);
   }

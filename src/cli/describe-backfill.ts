@@ -3,7 +3,7 @@ import type { RawInput } from '../backfill/raw-input.ts';
 import type { Wait } from '../backfill/state.ts';
 import { countOf } from '../observe/count-of.ts';
 import type { BackfillCheck, BackfillReport, ListedBackfill } from '../pipeline/backfill-report.ts';
-import type { OtherPromote } from '../pipeline/backfill-requests.ts';
+import type { OtherRequest } from '../pipeline/backfill-requests.ts';
 import type { BackfillRun } from '../pipeline/run-backfill.ts';
 import { describeSummaries } from './describe-diff.ts';
 import { formatTable } from './format-table.ts';
@@ -32,8 +32,8 @@ export function describeWait({ until, closedBy }: Wait): string {
 }
 
 /** Done, and not by this request. */
-export function describeOther({ at, reason }: OtherPromote): string {
-  return `it was promoted by another request than this one, with this on record: ${at}${reason === null ? '' : `, ${reason}`}`;
+export function describeOther(state: string, { at, reason }: OtherRequest): string {
+  return `it was ${state} by another request than this one, with this on record: ${at}${reason === null ? '' : `, ${reason}`}`;
 }
 
 /** What was asked for, where the store is not there yet. */
@@ -105,7 +105,14 @@ function checkTable(checks: readonly BackfillCheck[]): string {
       accepted === null ? verdict : `${verdict}, accepted: ${accepted}`,
     ]),
   );
-  return [table, ...describeMonths(checks)].join('\n');
+  return [table, ...describeExamples(checks), ...describeMonths(checks)].join('\n');
+}
+
+function describeExamples(checks: readonly BackfillCheck[]): string[] {
+  const rows = checks.flatMap(({ name, target, examples = [] }) =>
+    examples.map((example) => [name, target, example]),
+  );
+  return rows.length === 0 ? [] : ['', formatTable(['failing check', 'target', 'at'], rows)];
 }
 
 /** More of them are in the details of `emend.backfill_check`. */
@@ -144,6 +151,7 @@ export function describeRun({
   byOther,
   done,
   loaded,
+  rowsGone,
   checks,
   diff,
 }: BackfillRun): string {
@@ -154,9 +162,10 @@ export function describeRun({
     done.length === 0
       ? `backfill ${backfill} had been run before: it is ${state}; nothing has changed`
       : `backfill ${backfill} is ${state} (${steps.join(', ')})`,
+    ...rowsGone.map((file) => `${file} is not there any more: what was loaded of it stays`),
     ...(checks.length === 0 ? [] : ['', checkTable(checks)]),
     ...(isChecked || isPromoted ? ['', ...describeSummaries(diff)] : []),
-    ...(byOther === null ? [] : ['', describeOther(byOther)]),
+    ...(byOther === null ? [] : ['', describeOther(state, byOther)]),
     ...(waitsFor === null ? [] : ['', `it ${describeWait({ until: waitsFor, closedBy: window })}`]),
     ...(problem === null ? [] : ['', `${problem}\nSee emend backfill show ${backfill}.`]),
     ...(isChecked && problem === null && waitsFor === null

@@ -78,7 +78,7 @@ function describeSummary({ target, keys, added, removed, changed, columns }: Dif
 
 function changeTable(changes: readonly BackfillChange[]): string {
   return formatTable(
-    ['target', 'key', 'from', 'to', 'now', 'then'],
+    ['target', 'key', 'from', 'to', 'before', 'after'],
     changes.map((change) => [
       change.target,
       valuesOf(change.key),

@@ -14,9 +14,11 @@ const meanings: Readonly<Record<Difference['kind'] | Gap['kind'] | 'archive_unre
   not_merged:
     'rows of the log that are neither merged nor set aside (they are sent again by the sweep; is a worker running?)',
   not_in_log: 'rows that were merged, and are not in the log: see emend diverged list',
-  not_undone: 'corrections that were asked to be taken back, and are not: run emend undo again',
+  not_undone:
+    'corrections that were asked to be taken back, and are not: run emend undo again (of a backfill: docs/operations.md, "Verifying")',
   not_held: 'rows of backfills that are neither staged, merged nor dismissed, as the state of theirs says',
-  not_promoted: 'rows of backfills that are merged, though theirs is not promoted',
+  not_promoted:
+    'rows of backfills that are merged, though theirs is not promoted: its state was changed by hand (docs/operations.md, "Verifying")',
   archive_unreadable:
     'files of archived rows that cannot be read: what they hold is taken for what the store has of it',
   other_nonce: 'rows whose number belongs to another row in the log: see emend diverged list',

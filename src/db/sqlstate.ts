@@ -16,6 +16,7 @@ const verdictsByCode: Record<string, Verdict> = {
   '55P03': 'retry', // lock_not_available
   '55006': 'retry', // object_in_use
   '57014': 'retry', // query_canceled: statement_timeout, or somebody cancelled us
+  EM005: 'halve', // emend.require_written: a trigger of the table changed a row, or kept it out
   '42804': 'halve', // datatype_mismatch: a value that the column's present type does not take
   '54000': 'halve', // program_limit_exceeded: a value that is too long for an index, or for a tsvector
   '54001': 'halve', // statement_too_complex: a value that is nested too deeply

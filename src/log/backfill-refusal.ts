@@ -52,7 +52,11 @@ export async function requireNotEnded(source: Pool | ClientBase, name: string): 
   );
   const state = rows[0]?.state;
   if (state === undefined) return;
-  throw new EmendError('backfill_refused', `backfill ${name} is ${state}: nothing is loaded into it`, {
-    remedy: 'Load the rows into a new backfill.',
-  });
+  throw new EmendError(
+    'backfill_refused',
+    `backfill ${name} was asked to be ${state}: nothing is loaded into it`,
+    {
+      remedy: 'Load the rows into a new backfill.',
+    },
+  );
 }

@@ -149,6 +149,8 @@ function generated(drizzle: PgColumn | undefined): unknown {
 /** A text for a number or a time is already what Postgres gets: Drizzle would cut it to what JavaScript can hold. */
 function encode(drizzle: PgColumn | undefined, value: unknown): unknown {
   if (!drizzle || value === null || value === undefined) return value;
+  // Drizzle would make a text of it, or null
+  if (Number.isNaN(value)) return value;
   if (typeof value === 'string' && passesAsText.has(drizzle.dataType)) return value;
   if (value instanceof Date && ['string', 'date'].includes(drizzle.dataType)) return value;
   return drizzle.mapToDriverValue(value);

@@ -12,6 +12,7 @@ interface Place {
 /** The text that Postgres casts to the column's type (law 9). Undefined, a left-out value, becomes null. */
 export function textOf(value: unknown, place: Place): string | null {
   if (value === null || value === undefined) return null;
+  if (Number.isNaN(value)) throw notANumber(place);
   if (isJson(place.column) && typeof value !== 'string') return jsonText(value, place);
   return checked(plainText(value, place), place);
 }
@@ -40,6 +41,7 @@ function plainText(value: unknown, place: Place): string {
 
 /** Beyond 2^53 a number has become its neighbour before it came here; for a float column that is what it is. */
 function numberText(value: number, place: Place): string {
+  if (Number.isNaN(value)) throw notANumber(place);
   if (Number.isInteger(value) && !Number.isSafeInteger(value) && !isFloat(place.column)) {
     throw invalid(
       place,
@@ -48,6 +50,11 @@ function numberText(value: number, place: Place): string {
     );
   }
   return Object.is(value, -0) ? '-0' : String(value);
+}
+
+/** Nearly always a computation that failed. NaN is a value of Postgres all the same, and json would make null of it. */
+function notANumber(place: Place): EmendError {
+  return invalid(place, 'is NaN', "Mend what computes it; where it is meant, give the text 'NaN'.");
 }
 
 function objectText(value: object, place: Place): string {

@@ -3,7 +3,7 @@ import type { TimelineTarget } from '../change/target.ts';
 import { ownObject } from '../store/names.ts';
 import { columnLists } from './column-lists.ts';
 import { recordMerged } from './record-merged.ts';
-import { replaceStanding } from './replace-standing.ts';
+import { allReplaced, replaceStanding } from './replace-standing.ts';
 
 /**
  * What a timeline merge writes, whatever decided it: `superseded` and `pieces` as `replaceStanding` reads them, and
@@ -21,5 +21,5 @@ export function applyTimeline(target: TimelineTarget): string {
       from shadowed s cross join told
     ),
     ${recordMerged(target)}
-    select count(*) as rows from merged`;
+    select count(*) as rows from merged where ${allReplaced(target)}`;
 }

@@ -7,6 +7,7 @@ import { columnLists } from './column-lists.ts';
 import type { FoldForm } from './fold-form.ts';
 import { anyTombstone, lookUp, placedIn } from './look-up.ts';
 import { freshRows, recordMerged } from './record-merged.ts';
+import { allWritten } from './require-written.ts';
 
 /**
  * The fold of corrections of facts into what stands, as common table expressions.
@@ -65,6 +66,7 @@ export function factsFold(target: FactsTarget, { arrived, k, revision }: FoldFor
 /** What a merge of facts writes: it reads `superseded` and `pieces`, and `weighed` for what did not win. */
 export function applyFacts(target: FactsTarget): string {
   const columns = columnLists(target);
+  const leaving = "superseded where _op = 'upsert' and _winning_op <> 'upsert'";
   return `
     history as (
       insert into ${ownObject(target, 'history')} (${columns.all()}, _version, _known_from, _known_to, _backfill)
@@ -79,7 +81,8 @@ export function applyFacts(target: FactsTarget): string {
     ),
     taken_out as (
       delete from ${targetTable(target)} p
-      where ${placedIn("superseded where _op = 'upsert' and _winning_op <> 'upsert'")}
+      where ${placedIn(leaving)}
+      returning 1
     ),
     -- nothing stands of the key, and its lock is held: what would look for a conflict again costs a third of the insert
     added as (
@@ -87,6 +90,7 @@ export function applyFacts(target: FactsTarget): string {
       select ${columns.all('w')}, w._version, told.k, w._backfill
       from pieces w cross join told
       where w._op = 'upsert' and not w._restates
+      returning 1
     ),
     restated as (
       insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)
@@ -99,6 +103,7 @@ export function applyFacts(target: FactsTarget): string {
           .map(({ name }) => `${ident(name)} = excluded.${ident(name)}`)
           .join(', ')},
         _version = excluded._version, _known_from = excluded._known_from, _backfill = excluded._backfill
+      returning 1
     ),
     tombstones as (
       insert into ${ownObject(target, 'tombstone')} (${columns.key()}${columns.version()}, _op, _version, _known_from, _backfill)
@@ -115,5 +120,7 @@ export function applyFacts(target: FactsTarget): string {
       where w.ctid is null and not w._won
     ),
     ${recordMerged(target)}
-    select count(*) as rows from merged`;
+    select count(*) as rows
+    from merged
+    where ${allWritten(target, ["pieces where _op = 'upsert'", leaving], ['added', 'restated', 'taken_out'])}`;
 }

@@ -6,7 +6,7 @@ import { sameKey } from '../store/equality.ts';
 import { columnLists } from './column-lists.ts';
 import { foldFreed } from './fold-freed.ts';
 import { foldAsked, rowsOf } from './fold.ts';
-import { replaceStanding } from './replace-standing.ts';
+import { allReplaced, replaceStanding } from './replace-standing.ts';
 
 /** Which standing rows `s` are taken back, as a condition, and its parameters from $2 on; parameter 1 of all is K. */
 export interface TakenBack {
@@ -55,7 +55,7 @@ function refoldSql(target: Target, rows: string): string {
     ${replaceStanding(target)},
     -- the floor of the next K
     counted as (insert into emend.merge (told_at, target, rows) select told.k, '${target.name}', 0 from told)
-    select count(*) from pieces`;
+    select count(*) from pieces where ${allReplaced(target)}`;
 }
 
 /** The difference between what stands of the freed keys and what their visible corrections say. */

@@ -5,6 +5,7 @@ import { ownObject, targetTable } from '../store/names.ts';
 import { fromAxis } from '../store/period-form.ts';
 import { columnLists } from './column-lists.ts';
 import { placedIn } from './look-up.ts';
+import { allWritten } from './require-written.ts';
 
 /**
  * The writing half of a fold, whatever decided it, as common table expressions. They read `told` (K) and two relations of
@@ -41,12 +42,15 @@ export function replaceStanding(target: Target): string {
     -- what goes, goes first, or the unique index would see both: a count of the rows is the only order that SQL keeps
     cleared as materialized (
       select (select count(*) from taken_out) + (select count(*) from tombstones_closed) as rows
+      -- before what still stands is taken for a double key
+      where ${allWritten(target, ["superseded where _op = 'upsert'"], ['taken_out'])}
     ),
     written as (
       insert into ${targetTable(target)} (${columns.key()}${period}${columns.values()}, _version, _known_from, _backfill)
       select ${columns.key('p')}${inTargetForm}${columns.values('p')}, p._version, told.k, p._backfill
       from pieces p cross join told cross join cleared
       where p._op = 'upsert'
+      returning 1
     ),
     tombstones as (
       insert into ${ownObject(target, 'tombstone')} (${columns.key()}${period}${columns.version()}, _op, _version, _known_from, _backfill)
@@ -54,4 +58,10 @@ export function replaceStanding(target: Target): string {
       from pieces p cross join told cross join cleared
       where p._op <> 'upsert'
     )`;
+}
+
+/** A condition: what `replaceStanding` decided is what it did. */
+export function allReplaced(target: Target): string {
+  const decided = ['pieces', 'superseded'].map((relation) => `${relation} where _op = 'upsert'`);
+  return allWritten(target, decided, ['written', 'taken_out']);
 }

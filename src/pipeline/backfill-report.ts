@@ -12,7 +12,7 @@ export interface ListedBackfill {
   readonly targets: readonly string[];
   /** As far as the store has come; `open` where it has nothing of it yet. */
   readonly state: BackfillState;
-  /** What was asked for last in the source: it is on its way where it is not the state. */
+  /** What was asked for last in the source, and is on its way; the state where that was answered, with yes or with no. */
   readonly asked: string;
   readonly since: string;
   readonly reason: string | null;
@@ -41,6 +41,8 @@ export interface BackfillCheck {
   readonly verdict: 'pass' | 'fail' | 'note';
   /** Why it may fail. */
   readonly accepted: string | null;
+  /** Where it fails: the first few (5), in words. */
+  readonly examples?: readonly string[];
   /** Of `changes_by_month`. */
   readonly months?: readonly ChangedMonth[];
 }
@@ -104,6 +106,8 @@ interface Stated {
   readonly name: string;
   readonly targets: readonly string[];
   readonly asked: string;
+  /** The request of what was asked for last. */
+  readonly lastRequest: string | null;
   /** The request of the promote that was asked for last. */
   readonly lastPromote: string | null;
   readonly since: string;
@@ -121,6 +125,7 @@ async function readStated(source: Pool, name: string | null): Promise<Stated[]> 
     `select jsonb_build_object(
        'name', b.name, 'targets', b.targets, 'asked', s.state, 'since', s.since, 'sealed', b.sealed, 'reason', b.reason,
        'logicVersion', b.logic_version, 'boundary', b.boundary, 'origin', b.origin, 'actor', b.actor, 'openedAt', b.opened_at,
+       'lastRequest', (select max(r._id)::text from corrections._request r where r.backfill = b.name and r.request <> 'chunk'),
        'lastPromote', (select max(r._id)::text from corrections._request r where r.backfill = b.name and r.request = 'promote')
      )::text as stated
      from corrections._backfill b
@@ -137,6 +142,8 @@ interface Reached {
   readonly since: string;
   readonly problem: string | null;
   readonly waits: Wait | null;
+  /** The last request that is done, or never will be. */
+  readonly answered: string | null;
   /** The last promote that was refused, of those that came here: its wish was taken back. */
   readonly refused: string | null;
 }
@@ -145,6 +152,11 @@ async function readReached(store: Pool, names: readonly string[]): Promise<Map<s
   const { rows } = await store.query<{ name: string; reached: string }>(
     `select b.name, jsonb_build_object(
        'state', b.state, 'since', b.updated_at::text, 'problem', b.problem, 'waits', b.wish -> 'waits',
+       'answered', (
+         select max(r._id)::text
+         from emend.backfill_request r
+         where r.backfill = b.name and r.request <> 'chunk' and r.outcome <> 'asked'
+       ),
        'refused', (
          select max(r._id)::text
          from emend.backfill_request r
@@ -159,7 +171,7 @@ async function readReached(store: Pool, names: readonly string[]): Promise<Map<s
 }
 
 function listed(
-  { name, targets, asked, lastPromote, since, reason, sealed }: Stated,
+  { name, targets, asked, lastRequest, lastPromote, since, reason, sealed }: Stated,
   reached: Reached | undefined,
 ): ListedBackfill {
   const isRefused = asked === 'promoted' && lastPromote !== null && reached?.refused === lastPromote;
@@ -167,7 +179,7 @@ function listed(
     name,
     targets,
     state: reached?.state ?? 'open',
-    asked,
+    asked: reached && reached.answered === lastRequest ? reached.state : asked,
     since: reached?.since ?? since,
     reason,
     rows: sealed === null ? null : Object.values(sealed).reduce((sum, { rows }) => sum + rows, 0),
@@ -225,6 +237,7 @@ export async function readChecks(store: Pool, name: string): Promise<BackfillChe
   const { rows } = await store.query<{ found: string }>(
     `select (jsonb_build_object('target', target, 'name', name, 'figure', figure, 'threshold', threshold,
          'verdict', verdict, 'accepted', accepted)
+       || jsonb_strip_nulls(jsonb_build_object('examples', details -> 'examples'))
        || case when details ? 'months' then jsonb_build_object('months', details -> 'months') else '{}' end)::text as found
      from emend.backfill_check
      where backfill = $1

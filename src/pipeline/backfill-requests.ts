@@ -35,12 +35,12 @@ export interface CarriedOut {
   readonly waitsFor: string | null;
   /** Where the configuration states the window that it waits for: `promote`, `targets.fares.promote`. Empty: it waits as asked. */
   readonly window: readonly string[];
-  /** It is promoted, by another request than this one, whose reason is not on its record. */
-  readonly byOther: OtherPromote | null;
+  /** It was done by another request than this one (promoted, reverted, abandoned), whose reason is not on its record. */
+  readonly byOther: OtherRequest | null;
 }
 
-/** What stands on record of a promote. */
-export interface OtherPromote {
+/** What stands on record of a request that was carried out. */
+export interface OtherRequest {
   readonly at: string;
   readonly reason: string | null;
 }
@@ -156,9 +156,10 @@ async function carryOut(
   const deadline = performance.now() + timeoutMs;
   return withServers(config, { role: 'backfill', max: 2 }, async ({ source, store }) => {
     const install = await requireInstall(store);
+    const wasDone = wanted.includes((await look(store, name, null, false)).state);
     const request = await askPatiently(source, name, { timeoutMs, onBlocked }, (tx) => ask(tx, store));
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 1.5, longestPauseMs)) {
-      const now = await look(store, name, request);
+      const now = await look(store, name, request, wasDone);
       const end = endOf(now, wanted);
       if (end) return { backfill: name, state: now.state, ...end };
       const leftMs = deadline - performance.now();
@@ -184,11 +185,12 @@ interface Look {
   readonly isWished: boolean;
   /** What it waits for, by whoever looked last. */
   readonly waits: Wait | null;
-  /** It is promoted by another request. */
-  readonly byOther: OtherPromote | null;
+  /** Its state was asked for by another request. */
+  readonly byOther: OtherRequest | null;
 }
 
-async function look(store: Pool, name: string, request: string): Promise<Look> {
+/** @param wasDone what is asked for was done before: who asks for the same again is given the request that did it */
+async function look(store: Pool, name: string, request: string | null, wasDone: boolean): Promise<Look> {
   const { rows } = await store.query<{ look: string }>(
     `select jsonb_build_object(
        'state', coalesce(b.state, 'open'), 'problem', b.problem, 'outcome', r.outcome,
@@ -197,14 +199,15 @@ async function look(store: Pool, name: string, request: string): Promise<Look> {
        'byOther', (
          select jsonb_build_object('at', e.at::text, 'reason', e.reason)
          from emend.backfill_event e
-         where e.backfill = b.name and e.state = 'promoted' and e.request is distinct from $2::text::bigint
+         where e.backfill = b.name and e.state = b.state and b.state in ('promoted', 'reverted', 'abandoned')
+           and ($3::boolean or e.request is distinct from $2::text::bigint)
        ),
        'waits', case when (b.wish -> 'waits' ->> 'until')::timestamptz > clock_timestamp() then b.wish -> 'waits' end
      )::text as look
      from (select $1::text as name) as wanted
      left join emend.backfill b on b.name = wanted.name
      left join emend.backfill_request r on r._id = $2::text::bigint`,
-    [name, request],
+    [name, request, wasDone],
   );
   return JSON.parse(rows[0]!.look) as Look;
 }
@@ -215,8 +218,10 @@ function endOf(
   wanted: readonly BackfillState[],
 ): Omit<CarriedOut, 'backfill' | 'state'> | undefined {
   if (wanted.includes(state)) {
-    const isPromoted = state === 'promoted' && !wanted.includes('checked');
-    return { ...stopped(state === 'checked' ? problem : null), byOther: isPromoted ? byOther : null };
+    return {
+      ...stopped(state === 'checked' ? problem : null),
+      byOther: wanted.includes('checked') ? null : byOther,
+    };
   }
   if (outcome === null) {
     // a revert that the table refuses is tried again, and needs somebody

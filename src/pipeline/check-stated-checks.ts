@@ -74,7 +74,7 @@ function checkSample(target: Target | undefined, { key, values, validAt }: Sampl
       ...(target.kind === 'timeline'
         ? {
             problem: 'is missing',
-            remedy: 'Give the instant at which the answer holds (in a file: valid_at).',
+            remedy: 'Give the instant at which the answer holds: valid_at (validAt beside key and values).',
           }
         : { problem: `means nothing: ${target.name} holds facts`, remedy: 'Leave it out.' }),
     });

@@ -1,8 +1,12 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
 import type { BackfillFile } from '../backfill/backfill-file.ts';
 import type { RowSource } from '../backfill/define-backfill.ts';
+import { requireAsLoaded } from '../backfill/load.ts';
+import { readInput } from '../backfill/read-rows.ts';
 import type { BackfillState } from '../backfill/state.ts';
 import type { ResolvedConfig } from '../config/resolved-config.ts';
-import { EmendError } from '../errors.ts';
+import { EmendError, isEmendError } from '../errors.ts';
 import { withServers } from './connections.ts';
 import { requireInstall } from './install.ts';
 
@@ -37,10 +41,15 @@ export function readBefore(config: ResolvedConfig, name: string): Promise<Before
       `select state from emend.backfill where name = $1`,
       [name],
     );
-    // abandoned before any of it came to the store: there is nothing to wait for
-    const state = asked === 'abandoned' ? asked : (reached.rows[0]?.state ?? 'open');
-    return { ...before, state, isEnded: ['promoted', 'reverted', 'abandoned'].includes(state) };
+    const now = reached.rows[0]?.state ?? 'open';
+    // there is nothing to wait for; what is promoted is not abandoned, whatever was asked
+    const state = asked === 'abandoned' && !isEnd(now) ? asked : now;
+    return { ...before, state, isEnded: isEnd(state) };
   });
+}
+
+function isEnd(state: BackfillState): boolean {
+  return state === 'promoted' || state === 'reverted' || state === 'abandoned';
 }
 
 /** @throws EmendError `backfill_refused` for what goes on under the name of something else */
@@ -81,6 +90,48 @@ function loadedBeside(config: ResolvedConfig, { name, rows }: BackfillFile): Pro
       rows.some((each, place) => each.target === target && inputName(each.rows, place) === input);
     return loaded.find((each) => !isStated(each))?.input;
   });
+}
+
+/**
+ * Rows that were changed behind their loading would be promoted as they were, in silence: each file of rows is compared with what
+ * is loaded of it. One that is not there any more cannot be, and takes nothing away: its rows are in the log.
+ *
+ * @returns the files that are not there, as their author named them
+ * @throws EmendError `backfill_refused` for a file that has other content
+ */
+export function refuseOtherRows(config: ResolvedConfig, file: BackfillFile): Promise<string[]> {
+  const { name, folder } = file;
+  return withServers(config, { role: 'backfill', max: 1 }, async ({ source }) => {
+    const gone: string[] = [];
+    for (const { target, rows } of file.rows) {
+      if (!('file' in rows)) continue;
+      const path = resolve(folder, rows.file);
+      if (!existsSync(path)) {
+        gone.push(rows.file);
+        continue;
+      }
+      const read = readInput({ path, format: rows.format, remedy: 'Put it back as it was.' });
+      await requireAsLoaded({ source, target, name, input: rows.file, rows: read }).catch(
+        (error: unknown) => {
+          throw changedRows(file, rows.file, error);
+        },
+      );
+    }
+    return gone;
+  });
+}
+
+function changedRows({ name, fileName }: BackfillFile, rows: string, error: unknown): unknown {
+  // it was read to its end when it was loaded: a line that cannot be read was put there since
+  if (!isEmendError(error) || !['backfill_refused', 'correction_invalid'].includes(error.code)) return error;
+  return new EmendError(
+    'backfill_refused',
+    `${rows} has been changed since backfill ${name} was loaded from it; nothing has been done`,
+    {
+      remedy: `Put it back as it was. To run the changed rows, give ${fileName} another name; see emend backfill show ${name}: abandon that one if it is not promoted, revert it if it is.`,
+      cause: error,
+    },
+  );
 }
 
 /** By it a load that was killed is gone on with, and what is loaded is compared. */

@@ -2,8 +2,8 @@
  * Runs a backfill file: opens, loads, seals, waits for the checks, and promotes where that is asked for.
  *
  * Promise: killed anywhere and run again, it goes on where it was; a file that has been run changes nothing. One that was
- * changed under its name goes on only while the backfill is open, and only where all that was loaded is also in the changed
- * file, row for row; else it is refused.
+ * changed under its name, or whose rows were, goes on only while the backfill is open, and only where all that was loaded is
+ * also in the changed file, row for row; else it is refused.
  * If it breaks: the rows of two versions of a file stand under one name, and nobody can tell which.
  */
 import { resolve } from 'node:path';
@@ -11,6 +11,7 @@ import { readBackfillFile } from '../backfill/backfill-file.ts';
 import type { BackfillFile } from '../backfill/backfill-file.ts';
 import type { RowSource } from '../backfill/define-backfill.ts';
 import { lookAtRawInput, rawInputOf } from '../backfill/raw-input.ts';
+import { rowsOf } from '../backfill/rows-of-function.ts';
 import { readSamples } from '../backfill/read-samples.ts';
 import type { SampledTarget } from '../backfill/read-samples.ts';
 import type { Loaded } from '../backfill/load.ts';
@@ -27,7 +28,7 @@ import type { BackfillCheck } from './backfill-report.ts';
 import { promote, seal } from './backfill-requests.ts';
 import type { CarriedOut, WaitOptions } from './backfill-requests.ts';
 import { withServers } from './connections.ts';
-import { inputName, readBefore, refuseOther } from './file-before.ts';
+import { inputName, readBefore, refuseOther, refuseOtherRows } from './file-before.ts';
 import type { Before } from './file-before.ts';
 import { findTarget } from './find-target.ts';
 import { loadBackfill } from './load-backfill.ts';
@@ -51,6 +52,8 @@ export interface BackfillRun extends CarriedOut {
   /** What this run has done, in order; empty: all of it had been done before. */
   readonly done: readonly RunStep[];
   readonly loaded: readonly Loaded[];
+  /** Files of rows that are not there any more, as the file names them: what was loaded of them stays. */
+  readonly rowsGone: readonly string[];
   readonly checks: readonly BackfillCheck[];
   readonly diff: readonly DiffSummary[];
   /** Where it comes from, as it was stated, with the checksums of its raw input. */
@@ -59,7 +62,7 @@ export interface BackfillRun extends CarriedOut {
 
 /**
  * @throws EmendError `config_invalid` or `bad_arguments` for a file that cannot be run, `backfill_refused` for one that was
- *   changed since it was opened; what loading, sealing and promoting throw
+ *   changed since it was opened, or whose rows were since they were loaded; what loading, sealing and promoting throw
  */
 export async function runBackfill(
   config: ResolvedConfig,
@@ -71,10 +74,12 @@ export async function runBackfill(
   const before = await readBefore(config, file.name);
   if (before) await refuseOther(config, file, before);
   if (file.isStale) refuseStale(file);
-  if (before?.isEnded) return report(config, file, ended(before.state, options), [], []);
-
+  const rowsGone = before?.isClosed ? await refuseOtherRows(config, file) : [];
   const done: RunStep[] = [];
   const loaded: Loaded[] = [];
+  const run = { done, loaded, rowsGone };
+  if (before?.isEnded) return report(config, file, ended(before.state, options), run);
+
   const { timeoutMs, onProgress, onBlocked, reason } = options;
   const waiting = { timeoutMs, onProgress, onBlocked };
   const opening = before?.isClosed ? null : await readOpening(file, targets, before, options);
@@ -90,7 +95,7 @@ export async function runBackfill(
   const sealed = await fill().catch((error: unknown) => forget(config, file.name, error));
   if (!before?.isClosed) done.push('sealed');
   if (sealed.state === 'checked' && before?.state !== 'checked') done.push('checked');
-  const found = await report(config, file, sealed, done, loaded);
+  const found = await report(config, file, sealed, run);
   if (found.state !== 'checked' || isBlocked(file, found.checks)) return found;
   if (!options.promote) return { ...found, problem: null };
   const gone = await notReplayable(file, found.origin);
@@ -103,7 +108,7 @@ export async function runBackfill(
   const asked = { accept, ...(reason === undefined ? {} : { reason }) };
   const promoted = await promote(config, file.name, { ...asked, ...waiting });
   if (promoted.state === 'promoted') done.push('promoted');
-  return report(config, file, promoted, done, loaded);
+  return report(config, file, promoted, run);
 }
 
 /** Nothing has been loaded yet: with the mistake mended, the file may keep its name. Where rows have been, they stay. */
@@ -239,21 +244,6 @@ function inputOf(rows: RowSource, folder: string, fileName: string): LoadInput {
   return 'sql' in rows ? rows : { file: resolve(folder, rows.file), format: rows.format };
 }
 
-/** What the function throws, as an error that says whose it is. */
-async function* rowsOf(give: Extract<RowSource, () => unknown>, fileName: string): AsyncGenerator<object> {
-  try {
-    yield* give();
-  } catch (error) {
-    if (isEmendError(error)) throw error;
-    const what = error instanceof Error ? error.message : String(error);
-    throw new EmendError('bad_arguments', `${fileName}: the function that gives its rows failed: ${what}`, {
-      remedy:
-        'Mend it and run again: it goes on where it was, as long as what was loaded before comes out the same.',
-      cause: error,
-    });
-  }
-}
-
 const mendFile = 'Mend the line and run again: what was loaded before it stays, and is not loaded twice.';
 
 const mendProgram =
@@ -263,8 +253,7 @@ async function report(
   config: ResolvedConfig,
   { name }: BackfillFile,
   { state, problem, waitsFor, window, byOther }: Omit<CarriedOut, 'backfill'>,
-  done: readonly RunStep[],
-  loaded: readonly Loaded[],
+  { done, loaded, rowsGone }: Pick<BackfillRun, 'done' | 'loaded' | 'rowsGone'>,
 ): Promise<BackfillRun> {
   const { checks, origin } = await showBackfill(config, name);
   const hasDiff = state === 'checked' || state === 'promoted' || state === 'reverted';
@@ -278,6 +267,7 @@ async function report(
     byOther,
     done: [...done],
     loaded,
+    rowsGone,
     checks,
     diff,
     origin,

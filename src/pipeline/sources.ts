@@ -81,7 +81,7 @@ export async function readSources(config: ResolvedConfig, request: SourcesReques
       logs.push(
         await readLogSource({ source, store, target: name, places, keepDays: config.log.keepDays, request }),
       );
-    const lostInputs = await findLostInputs(source, request);
+    const lostInputs = await findLostInputs({ source, store }, request);
     const problems = [
       ...logs.flatMap((log) => judge(log, config.log.keepDays)),
       ...judgeArchives(await readLackingArchives(store)),
@@ -221,22 +221,38 @@ function sortable(time: string): string {
   return `${second}.${fraction.padEnd(6, '0')}`;
 }
 
-async function findLostInputs(source: Pool, { check, inputs }: SourcesRequest): Promise<LostInput[]> {
+/** Of an abandoned one nothing was ever told; what was reverted was believed for a time, and may be asked about. */
+async function findLostInputs(
+  { source, store }: Pick<Look, 'source' | 'store'>,
+  { check, inputs }: SourcesRequest,
+): Promise<LostInput[]> {
   const folders = inputs && inputs.length > 0 ? inputs : ['.', 'backfills'];
   const { rows } = await source.query<{ name: string; origin: string }>(
     `select b.name, b.origin::text as origin from corrections._backfill b where b.origin ? 'raw_input' order by b.opened_at, b.name`,
   );
+  const { rows: abandoned } = await store.query<{ name: string }>(
+    `select name from emend.backfill where state = 'abandoned' and name = any ($1::text[])`,
+    [rows.map(({ name }) => name)],
+  );
+  const isAbandoned = new Set(abandoned.map(({ name }) => name));
   const lost: LostInput[] = [];
   for (const { name, origin } of rows) {
+    if (isAbandoned.has(name)) continue;
     for (const { file, checksum } of rawInputOf(JSON.parse(origin))) {
       const path = await firstThat(folders.map((folder) => resolve(folder, file)));
       if (path === null)
         lost.push({ backfill: name, file, problem: `is not there (looked for in ${folders.join(', ')})` });
       else if (check === true && (await lookAtRawInput('/', [path]))[0]!.checksum !== checksum)
-        lost.push({ backfill: name, file, problem: 'is not what it was when the backfill was opened' });
+        lost.push({ backfill: name, file, problem: changedSince(checksum) });
     }
   }
   return lost;
+}
+
+function changedSince(checksum: string | null): string {
+  return checksum === null
+    ? 'could not be read when the backfill was opened: whether this is it, nobody can tell'
+    : 'is not what it was when the backfill was opened';
 }
 
 async function firstThat(paths: readonly string[]): Promise<string | null> {

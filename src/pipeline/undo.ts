@@ -98,7 +98,7 @@ async function readKey(
   }
   if (row._of_backfill) {
     throw new EmendError('correction_invalid', `correction ${id} belongs to backfill ${row._of_backfill}`, {
-      remedy: 'A backfill is reverted as a whole; or write a correction over it.',
+      remedy: `A backfill is reverted as a whole (emend backfill revert ${row._of_backfill} --reason …); or write a correction over this row.`,
     });
   }
   return names.map((each) => row[each]!);

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describeRun } from '../../src/cli/describe-backfill.ts';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
 import { showBackfill } from '../../src/pipeline/backfill-report.ts';
 import { abandon } from '../../src/pipeline/backfill-requests.ts';
@@ -28,6 +29,7 @@ describe('a backfill file', () => {
   beforeAll(async () => {
     install = await createInstall('backfill file', { ddl, targets });
     folder = mkdtempSync(join(tmpdir(), 'emend-backfills-'));
+    mkdirSync(join(folder, 'folder.csv'));
     await install.start();
     await install.source.query(
       `insert into corrections.fares (route, valid_from, price) select 'R' || n, '2026-01-01', 100 from generate_series(1, 10) as n`,
@@ -191,6 +193,95 @@ where route in ('R5', 'R6');
     ).toEqual(['pass', 'pass']);
   });
 
+  describe('with rows in a file', () => {
+    const rows =
+      'route,valid_from,valid_to,price\nF1,2026-09-01,2026-10-01,120\nF2,2026-09-01,2026-10-01,130\n';
+    const requests = async () =>
+      (await install.source.query(`select * from corrections._request order by _id`)).rows;
+
+    it.each<[string, string]>([
+      ['has another value', rows.replace('130', '131')],
+      ['has a row more', `${rows}F3,2026-09-01,2026-10-01,140\n`],
+      ['has a row less', rows.slice(0, rows.indexOf('F2'))],
+      ['has its rows in another order', 'route,valid_from,valid_to,price\nF2,2026-09-01,2026-10-01,130\nF1,2026-09-01,2026-10-01,120\n'],
+      ['holds no row', 'route,valid_from,valid_to,price\n'],
+      ['cannot be read', `${rows}"F3,2026`],
+      ['is no text', `${rows}\0`],
+    ])('that %s since it was loaded is refused, before the promote and after: the old rows are not promoted in silence', async (_case, changed) => {
+      const path = ts(`rows: { file: 'changed.csv' }`);
+      const refused = async (promote: boolean) => {
+        write('changed.csv', changed);
+        const before = await requests();
+        await expect(run(path, { promote })).rejects.toMatchObject({
+          code: 'backfill_refused',
+          message: expect.stringMatching(/^changed.csv has been changed since backfill b-\d+ was loaded from it; nothing/) as string,
+          remedy: expect.stringMatching(/Put it back.*another name/) as string,
+        });
+        expect(await requests()).toEqual(before);
+        write('changed.csv', rows);
+      };
+      write('changed.csv', rows);
+      await run(path);
+      await refused(false);
+      await refused(true);
+      expect(await run(path, { promote: true })).toMatchObject({ state: 'promoted', done: ['promoted'], rowsGone: [] });
+      await refused(true);
+      expect((await run(path)).done).toEqual([]);
+    }); // prettier-ignore
+
+    it('of which a line was set aside is refused when that is mended later: it would not be loaded any more', async () => {
+      const bad = rows.replace('130', 'much');
+      write('bad.csv', bad);
+      const path = ts(`rows: { file: 'bad.csv', skipBad: 'left-out-${count}.ndjson' }`);
+      expect(await run(path)).toMatchObject({ state: 'checked', loaded: [{ written: 1, skipped: 1 }] });
+      write('bad.csv', rows);
+      await expect(run(path, { promote: true })).rejects.toThrow(/bad.csv has been changed since/);
+      write('bad.csv', bad);
+      expect(await run(path, { promote: true })).toMatchObject({ state: 'promoted', problem: null });
+    });
+
+    it('that is gone since it was loaded is said, and stands in the way of nothing: its rows are loaded', async () => {
+      write('once.csv', rows);
+      const path = ts(`rows: { file: 'once.csv' }`);
+      await run(path);
+      rmSync(join(folder, 'once.csv'));
+      expect(await run(path)).toMatchObject({ state: 'checked', done: [], rowsGone: ['once.csv'] });
+      expect(await run(path, { promote: true })).toMatchObject({ state: 'promoted', problem: null });
+      expect(await price('F2')).toBe('130');
+      const later = await run(path, { promote: true });
+      expect(later).toMatchObject({ state: 'promoted', done: [], problem: null });
+      expect(describeRun(later)).toMatch(/^once.csv is not there any more: what was loaded of it stays$/m);
+    });
+  });
+
+  it('takes samples from a list as from a file, and with key and values apart', async () => {
+    const samples = [
+      `{ route: 'S1', valid_at: '2026-09-15', price: 120 }`,
+      `{ route: 'S1', valid_at: '2026-10-15', _op: 'retract' }`,
+      `{ key: { route: 'S1' }, validAt: '2026-08-15', values: null }`,
+    ];
+    const rows = `rows: async () => [${september('S1', 120)}]`;
+    const right = await run(ts(`${rows}, checks: { samples: [${samples.join(', ')}] }`));
+    const found = ({ checks }: Awaited<ReturnType<typeof run>>) =>
+      checks.find(({ name }) => name === 'samples_differing');
+    expect(found(right)).toMatchObject({ verdict: 'pass' });
+    const wrong = samples.map((sample) => sample.replace('120', '121').replace('10-15', '09-16').replace('08-15', '09-17'));
+    expect(found(await run(ts(`${rows}, checks: { samples: [${wrong.join(', ')}] }`)))).toMatchObject({ figure: '3' });
+  }); // prettier-ignore
+
+  it('in SQL accepts a check of one column by its name', async () => {
+    const text = (more: string) =>
+      `-- target: fares\n-- reason: withdrawn\n-- logic-version: v1\n${more}\nselect 'R1' as route, date '2026-02-01' as valid_from, date '2026-03-01' as valid_to, null::numeric as price`;
+    const blocked = await run(fresh('sql', text('')), { promote: true });
+    expect(failing(blocked.checks)).toEqual(['null_share:price']);
+    const accepted = await run(fresh('sql', text('-- accept.null_share:price: nobody knows: not yet\n')), { promote: true });
+    expect(accepted).toMatchObject({ state: 'promoted', problem: null });
+    expect(accepted.checks.find(({ name }) => name === 'null_share:price')).toMatchObject({
+      verdict: 'fail',
+      accepted: 'nobody knows: not yet',
+    });
+  }); // prettier-ignore
+
   it('keeps whether its raw input can be read, and the check tells when it cannot', async () => {
     const raw = 'route,price\nR8,1\n';
     write('raw.csv', raw);
@@ -213,8 +304,19 @@ where route in ('R5', 'R6');
     const gone = await run(ts(`origin: { files: ['raw.csv', 'gone.csv'] }, ${rows}`), { promote: true });
     expect(gone).toMatchObject({ state: 'checked' });
     expect(gone.problem).toMatch(/raw_input of fares: 1 of 2 files can be read/);
+    expect(gone.checks.find(({ name }) => name === 'raw_input')?.examples).toEqual([
+      'gone.csv could not be read when the backfill was opened',
+    ]);
     const unsaid = await run(ts(rows));
     expect(unsaid.checks.find(({ name }) => name === 'raw_input')).toMatchObject({ verdict: 'note' });
+  });
+
+  it('that is promoted stays so, whatever was asked for and refused: run again it does not say that it is abandoned', async () => {
+    const path = ts(`rows: () => [${september('R9', 191)}]`);
+    await run(path, { promote: true });
+    const refused = await abandon(install.config, named(), { reason: 'too late', timeoutMs: 20_000 });
+    expect(refused).toMatchObject({ state: 'promoted', problem: 'nothing to abandon: it is promoted' });
+    expect(await run(path)).toMatchObject({ state: 'promoted', done: [], problem: null });
   });
 
   it('that was abandoned stays so: run again it says so, and it cannot be promoted', async () => {
@@ -232,6 +334,8 @@ where route in ('R5', 'R6');
   it.each<[string, string, RegExp]>([
     ['a function that throws', `() => { throw new Error('no price of R9') }`, /\.ts: .*no price of R9$/],
     ['a function that gives no rows', `() => []`, /has no rows/],
+    ['a function that gives nothing', `async () => {}`, /gives nothing, and no rows$/],
+    ['a function that gives a text', `() => 'rows.csv'`, /gives a string, and no rows$/],
     ['a row that is no object', `() => [null]`, /row 1 of the program is not an object/],
     ['a select that cannot be run', `{ sql: 'selec 1', on: 'source' }`, /cannot be run in the source/],
     ['two selects', `{ sql: 'select 1; select 2', on: 'store' }`, /cannot be run in the store/],
@@ -239,6 +343,8 @@ where route in ('R5', 'R6');
     ['a column that is not there', `{ sql: 'select 1 as prize' }`, /prize/],
     ['a value that is refused', `() => [{ route: 'R9', valid_from: 'soon', price: 1 }]`, /column valid_from/],
     ['a file that is missing', `{ file: 'gone.csv' }`, /there is no file/],
+    ['a file that is a folder', `{ file: 'folder.csv' }`, /folder.csv is a folder$/],
+    ['a file that is a folder, by its name too', `{ file: 'folder.csv/' }`, /folder.csv is a folder$/],
   ])('that was refused for %s can be mended and run under the same name', async (_case, rows, message) => {
     const path = ts(`rows: ${rows}`);
     await expect(run(path)).rejects.toMatchObject({
@@ -375,6 +481,30 @@ where route in ('R5', 'R6');
       'ts',
       `export default { targets: ['fares'], reason: 'x', logicVersion: 'v', rows: () => [], checks: { samples: [{ key: { rout: 'A' }, values: { prize: 1 } }] } }`,
       [/key: is not the key/, /validAt: is missing/, /prize: is no column/],
+    ],
+    [
+      'with samples that are none',
+      'ts',
+      `export default { targets: ['fares'], reason: 'x', logicVersion: 'v', rows: () => [], checks: { samples: ['a', { key: { route: 'A' }, valid_at: '2026-09-15' }, { route: ['A'], price: undefined }] } }`,
+      [
+        /samples\[0\]: is a string.*\{ route: 'AMS-JFK', valid_at: /,
+        /samples\[1\].valid_at: .*validAt/,
+        /samples\[1\].values: is missing/,
+        /samples\[2\].route: is a list/,
+        /samples\[2\].price: is missing/,
+      ],
+    ],
+    [
+      'in SQL that accepts a check of each column, and names none',
+      'sql',
+      `-- target: fares\n-- reason: x\n-- accept.null_share: y\nselect 1`,
+      [/accept.null_share: is no check.*-- accept.null_share:price: why/],
+    ],
+    [
+      'in SQL with a threshold of one column',
+      'sql',
+      `-- target: fares\n-- reason: x\n-- threshold.null_share:price: 0.5\nselect 1`,
+      [/thresholds.null_share:price: is not an option.*Known here: .*null_share,/],
     ],
     [
       'with a threshold that is no share',

@@ -26,7 +26,8 @@ describe('loading a backfill', () => {
       databases,
       `create table public.fares (
          route text not null, cabin char(1) not null default 'Y', valid_from date not null, valid_to date not null,
-         price numeric(8, 2) not null, note varchar(5) default 'none', doc json, check (price >= 0)
+         price numeric(8, 2) not null, note varchar(5) default 'none', doc json, tags text[],
+         check (price >= 0)
        )`,
       [
         {
@@ -264,6 +265,12 @@ describe('loading a backfill', () => {
       JSON.stringify(fare(2, { colour: 1 })),
       /has no column "colour"/,
     ],
+    [
+      'a JSON array for an array',
+      'ndjson',
+      JSON.stringify(fare(7, { tags: ['x', 'y'] })),
+      /column tags: a JSON array is refused: write an array as PostgreSQL does, in a text: "\{x,y\}"$/,
+    ],
     ['what is no JSON', 'ndjson', '{"route":', /it cannot be read/],
   ];
 
@@ -428,6 +435,16 @@ describe('loading a backfill', () => {
       /has no column "valid_form"/,
     );
   });
+
+  const rows = 'R1,Y,2026-01-01,1\nR2,Y,2026-01-01,2\n';
+  test.each<[string, string, string]>([
+    ['in another case', `Route,cabin,valid_from,price\n${rows}`, 'fares has no column "Route": did you mean "route"? (to leave it out: --ignore Route)'],
+    ['before what needs the parser', `route,cabin,valid_from,Price\n\n${rows}`, 'fares has no column "Price": did you mean "price"? (to leave it out: --ignore Price)'],
+    ['that there is not', `route,cabin,valid_from,price,x\n${rows.replaceAll('\n', ',1\n')}`, 'fares has no column "x" (to leave it out: --ignore x)'],
+    ['separated by something else', `route,cabin,valid_from,price\n${rows}`.replaceAll(',', ';'), 'the header is one column, with ";" in it: columns are separated by commas'],
+  ])('CSV: a column %s is a fault of line 1, the header', async (_what, text, message) => {
+    await expect(load(await opened(), file(text, 'csv'))).rejects.toThrow(`fares, line 1: ${message}`);
+  }); // prettier-ignore
 
   test('killed while it sets lines aside and run again, each stands in the file once', async () => {
     const name = await opened();

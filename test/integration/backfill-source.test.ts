@@ -503,8 +503,8 @@ describe('backfills in the source', () => {
     await expect(revertBackfill(db.source, open, { reason: '' })).rejects.toThrow(/without a reason/);
     const asked = await revertBackfill(db.source, open, why);
     expect(await revertBackfill(db.source, open, why)).toBe(asked);
-    await expect(promoteBackfill(db.source, open)).rejects.toThrow(/was reverted/);
-    await expect(abandonBackfill(db.source, open, why)).rejects.toThrow(/promoted and reverted/);
+    await expect(promoteBackfill(db.source, open)).rejects.toThrow(/was asked to be reverted/);
+    await expect(abandonBackfill(db.source, open, why)).rejects.toThrow(/was asked to be reverted/);
     expect(await requestsOf(open)).toEqual(['chunk', 'seal', 'promote', 'revert']);
     expect(await stateOf(open)).toBe('reverted');
 

@@ -1,7 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
-import { describeBackfills } from '../../src/cli/describe-backfill.ts';
-import { listBackfills } from '../../src/pipeline/backfill-report.ts';
+import { describeBackfills, describeChecks } from '../../src/cli/describe-backfill.ts';
+import { listBackfills, showBackfill } from '../../src/pipeline/backfill-report.ts';
 import { discardDeadLetters, retryDeadLetters } from '../../src/pipeline/dead.ts';
 import { readStatus } from '../../src/pipeline/status.ts';
 import { eventually, holds } from '../support/eventually.ts';
@@ -64,6 +64,12 @@ describe('a backfill', () => {
     store(`select valid_from, valid_to, price from public.prices where product = $1 order by valid_from`, [
       product,
     ]);
+  const examples = async () => {
+    const { checks } = await showBackfill(install.config, name);
+    return Object.fromEntries(
+      checks.flatMap((check) => (check.examples ? [[check.name, check.examples]] : [])),
+    );
+  };
   const failing = () =>
     store(
       `select name, figure from emend.backfill_check where backfill = $1 and verdict = 'fail' order by name`,
@@ -233,6 +239,9 @@ describe('a backfill', () => {
     await seal();
     await reaches('checked');
     expect(await failing()).toEqual([{ name: 'outside_boundary', figure: '1' }]);
+    expect(await examples()).toEqual({
+      outside_boundary: [expect.stringMatching(/^the first is _id \d+ of the log$/)],
+    });
     const { backfills, problems } = await readStatus(install.config);
     expect(backfills).toContainEqual(expect.objectContaining({ name, state: 'checked' }));
     expect(problems).toContainEqual(expect.objectContaining({ path: `backfills.${name}` }));
@@ -274,6 +283,8 @@ describe('a backfill', () => {
           { target: 'prices', key: { product: 'S' }, validAt: '2026-03-10', values: { price: '5.0' } },
           { target: 'prices', key: { product: 'S' }, validAt: '2026-05-10', values: null },
           { target: 'prices', key: { product: 'S' }, validAt: '2026-03-20', values: { price: '6' } },
+          { target: 'prices', key: { product: 'T' }, validAt: '2026-05-01', values: { price: '500' } },
+          { target: 'prices', key: { product: 'T' }, validAt: '2026-03-20', values: null },
         ],
       },
     });
@@ -284,8 +295,21 @@ describe('a backfill', () => {
     expect(await failing()).toEqual([
       { name: 'no_price_above_100', figure: '1' },
       { name: 'of_a_table_that_went', figure: 'cannot be run: relation "public.went" does not exist' },
-      { name: 'samples_differing', figure: '1' },
+      { name: 'samples_differing', figure: '3' },
     ]);
+    const places = [
+      'product=S at 2026-03-20: price is 5, and the sample wants 6',
+      'product=T at 2026-05-01: there is no answer',
+      'product=T at 2026-03-20: there is an answer, and the sample wants none',
+    ];
+    expect(await examples()).toEqual({
+      no_price_above_100: [expect.stringMatching(/"price": 500, .*"product": "T"/)],
+      samples_differing: places,
+    });
+    const { checks } = await showBackfill(install.config, name);
+    expect(describeChecks(name, 'checked', checks)).toMatch(
+      /\nfailing check .*\n.*\n.*\nsamples_differing +prices +product=S at 2026-03-20: price is 5, and the sample wants 6\n/,
+    );
     expect(await held('T')).toEqual([]);
   });
 
@@ -306,6 +330,59 @@ describe('a backfill', () => {
       'contradictions',
       'valid_at_load_time',
     ]);
+    const [second] = await source(
+      `select _id::text as id from corrections.prices where _backfill = $1 and price = 2`,
+      [name],
+    );
+    expect(second).toBeDefined();
+    const [first] = await source(
+      `select min(_id)::text as id from corrections.prices where _backfill = $1 and price in (2, 6)`,
+      [name],
+    );
+    expect((await examples())['contradictions']).toEqual([
+      `_id ${first.id} of the log: another row with the same product speaks of the same instant`,
+    ]);
+  });
+
+  it('whose facts contradict each other says which row does', async () => {
+    await open(['orders']);
+    await source(
+      `insert into corrections.orders (id, ordered_at, amount, _backfill)
+       values (71, '2026-01-01', 1, $1), (72, '2026-01-01', 2, $1), (71, '2026-01-01', 3, $1)`,
+      [name],
+    );
+    await seal();
+    await reaches('checked');
+    expect(await failing()).toEqual([{ name: 'contradictions', figure: '1' }]);
+    const [third] = await source(
+      `select _id::text as id from corrections.orders where _backfill = $1 and amount = 3`,
+      [name],
+    );
+    expect(await examples()).toEqual({
+      contradictions: [`_id ${third.id} of the log: another row with the same id states the same fact`],
+    });
+  });
+
+  it('that is to be promoted with a check accepted that is none is answered with no, and says which', async () => {
+    await open(['prices']);
+    await price('Z', '2026-03-01', '2026-04-01', 5);
+    await seal();
+    await promote({ outside_boundry: 'agreed' });
+    await eventually(async () => {
+      const [row] = await store(`select state, problem, wish from emend.backfill where name = $1`, [name]);
+      expect(row).toMatchObject({
+        state: 'checked',
+        problem: expect.stringMatching(
+          /^backfill b-\d+ was not promoted: it was to accept outside_boundry, which is no check of it \(known: rows, .*outside_boundary, .*\); ask again$/,
+        ),
+        wish: null,
+      });
+    });
+    await promote({
+      'null_share:price': 'of a column, and needed for some rows only',
+      contradictions: 'none',
+    });
+    await reaches('promoted');
   });
 
   it('of new keys alone is held against the nulls that the target has, and where it has no row no share of nulls is a rise', async () => {
@@ -381,7 +458,10 @@ describe('a backfill', () => {
     await promote({ merge: 'it will be fine' });
     await eventually(async () => {
       const [row] = await store(`select problem from emend.backfill where name = $1`, [name]);
-      expect(row).toMatchObject({ problem: expect.stringContaining('"cheap"') });
+      expect(row.problem).toBe(
+        `backfill ${name} was not promoted: prices refuses a row: new row for relation "prices" violates check constraint "cheap"; ` +
+          'mend the rule, or what it looks at, and promote again; or abandon the backfill, and load right rows into a new one',
+      );
     });
     expect(await held('E')).toEqual([]);
   });

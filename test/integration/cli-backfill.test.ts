@@ -163,6 +163,12 @@ describe('emend backfill', () => {
       /no name of their own/,
     );
     const options = { backfill: 'program', source: 'nightly' };
+    const failed = [rows[0]!, { ...rows[1]!, price: 0 / 0 }];
+    await expect(loadBackfill(resolved, { rows: failed }, options)).rejects.toMatchObject({
+      code: 'correction_invalid',
+      message: 'row 2: "price" is NaN',
+      remedy: expect.stringContaining(`the text 'NaN'`) as string,
+    });
     expect(await loadBackfill(resolved, { rows }, options)).toMatchObject({ written: 2 });
     expect(await loadBackfill(resolved, { rows }, options)).toMatchObject({ read: 2, written: 0 });
     expect(
@@ -269,7 +275,7 @@ describe('emend backfill', () => {
       old: { price: '100' },
       new: { price: '120' },
     });
-    expect((await backfill('diff', 'reprice')).stdout).toMatch(/price=100 +price=120/);
+    expect((await backfill('diff', 'reprice')).stdout).toMatch(/before +after\n.*\n.* price=100 +price=120/);
     expect((await backfill('diff', 'reprice', '--limit', '3')).stdout).toMatch(/\nand 17 more: --limit/);
     const windows = await backfill('diff', 'reprice', '--window', '1 month');
     expect(windows.stdout).toMatch(/fares +2026-09-01 +2026-10-01 +1 +20 +20\n/);
@@ -320,13 +326,25 @@ describe('emend backfill', () => {
     const abandoned = await backfill('abandon', 'reprice', '--reason', 'too late');
     expect(abandoned.code).toBe(1);
     expect(abandoned.stdout).toMatch(/is promoted\nnothing to abandon/);
+    // a wish that was refused is none
+    expect(await showBackfill(resolved, 'reprice')).toMatchObject({ state: 'promoted', asked: 'promoted' });
+    expect((await backfill('show', 'reprice')).stdout).toMatch(/state {5}promoted\n/);
+    expect((await backfill('list')).stdout).not.toContain('asked to be');
     const reverted = await backfill('revert', 'reprice', '--reason', 'wrong rule');
     expect(reverted).toMatchObject({ code: 0, stdout: 'backfill reprice is reverted\n' });
     expect(await prices()).toEqual(['100']);
-    expect(await revert(resolved, 'reprice', { reason: 'again' })).toMatchObject({ state: 'reverted' });
+    const twice = await backfill('revert', 'reprice', '--reason', 'again');
+    expect(twice).toMatchObject({ code: 0, stderr: '' });
+    expect(twice.stdout).toMatch(
+      /^backfill reprice is reverted\nit was reverted by another request than this one, .*: 2.*, wrong rule\n$/,
+    );
+    // what was answered while it was promoted does not hold any more
+    const late = await backfill('abandon', 'reprice', '--reason', 'once more');
+    expect(late).toMatchObject({ code: 2, stdout: '' });
+    expect(late.stderr).toMatch(/^emend: backfill "reprice" was asked to be reverted\nNothing is left of it/);
     const loaded = await backfill('load', 'reprice', 'fares.csv');
     expect(loaded.code).toBe(2);
-    expect(loaded.stderr).toMatch(/backfill reprice is reverted: nothing is loaded into it/);
+    expect(loaded.stderr).toMatch(/backfill reprice was asked to be reverted: nothing is loaded into it/);
     const { events } = await showBackfill(resolved, 'reprice');
     expect(events.slice(-2).map(({ state, reason }) => [state, reason])).toEqual([
       ['promoted', 'looks right'],
@@ -345,13 +363,31 @@ describe('emend backfill', () => {
     expect(await prices()).toEqual(['100']);
     const gone = await abandon(resolved, 'later', { reason: 'not after all' });
     expect(gone).toMatchObject({ state: 'abandoned', problem: null });
-    await expect(promote(resolved, 'later', {})).rejects.toThrow(/was abandoned/);
+    await expect(promote(resolved, 'later', {})).rejects.toThrow(/was asked to be abandoned/);
     const list = await listBackfills(resolved);
     expect(list.map(({ name, state }) => [name, state])).toEqual([
       ['reprice', 'reverted'],
       ['program', 'abandoned'],
       ['later', 'abandoned'],
     ]);
+  });
+
+  it('of one that a revert abandoned nobody is told that it was promoted', async () => {
+    await openStatedBackfill(resolved, opening({ name: 'unseen' }));
+    const row = { route: 'R1', valid_from: '2026-09-01', valid_to: '2026-10-01', price: 111 };
+    await loadBackfill(resolved, { rows: [row] }, { backfill: 'unseen', source: 'x' });
+    await seal(resolved, 'unseen', {});
+    expect(await promote(resolved, 'unseen', { at: '2100-01-01' })).toMatchObject({ state: 'checked' });
+    expect(await revert(resolved, 'unseen', { reason: 'not after all' })).toMatchObject({
+      state: 'abandoned',
+      problem: 'nothing to revert: it was not promoted; it is abandoned',
+    });
+    await expect(abandon(resolved, 'unseen', { reason: 'to be sure' })).rejects.toMatchObject({
+      code: 'backfill_refused',
+      message: 'backfill "unseen" was asked to be reverted',
+      remedy: expect.stringContaining('not promoted, it is abandoned by that') as string,
+    });
+    expect(await showBackfill(resolved, 'unseen')).toMatchObject({ state: 'abandoned', asked: 'abandoned' });
   });
 
   it('load says whom it waits for while another session holds the backfill, and goes on when that has ended', async () => {

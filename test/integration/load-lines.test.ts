@@ -227,7 +227,7 @@ describe('lines of CSV that are written as they stand', () => {
   test('fields that are no columns of the log are left out where that is said, and refused where not', async () => {
     const name = await opened();
     const path = file(csv(['R1,2026-01-01,1,red', 'R2,2026-01-01,2,blue'], 'route,valid_from,price,colour'));
-    await expect(load(name, path)).rejects.toThrow(/line 2: fares has no column "colour"/);
+    await expect(load(name, path)).rejects.toThrow(/line 1: fares has no column "colour"/);
     expect(await load(name, path, { ignore: ['colour'] })).toMatchObject({ written: 2 });
     expect(await routesOf(name)).toEqual([1, 2]);
   });

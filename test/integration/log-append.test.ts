@@ -254,7 +254,7 @@ describe('correct()', () => {
       seenAt: '0044-03-15 12:00:00.123456 BC',
     });
     await write({ id: 2n, f: -0, seenAt: new Date('2026-01-01T00:00:00.123Z'), doc: [], tags: [], code: '' });
-    await write({ id: 3n, f: NaN });
+    await write({ id: 3n, f: 'NaN' });
     const columns = 'id, code, f, n, doc, tags, matrix, raw, day, seen_at';
     const nothing = {
       code: null,
@@ -333,6 +333,9 @@ describe('correct()', () => {
     ['an SQL expression', { id: 1, day: sql`now()` }, 'row 0: "day" is an SQL expression'],
     ['JSON with a bigint', { id: 1, doc: { a: 1n } }, 'row 0: "doc" cannot be written as JSON'],
     ['an unknown column', { id: 1, colour: 'x' }, 'row 0: corrections.things has no column for "colour"'],
+    ['NaN, a computation that failed', { id: 1, f: NaN }, 'row 0: "f" is NaN'],
+    ['NaN for json, which would make null of it', { id: 1, doc: NaN }, 'row 0: "doc" is NaN'],
+    ['NaN in an array', { id: 1, matrix: [[1, NaN]] }, 'row 0: "matrix" is NaN'],
     ["emend's own column", { id: 1, _id: 5 }, 'row 0: corrections.things has no column for "_id"'],
     ['no object', [{ id: 1 }, 5], 'row 1 is not an object'],
     ['an empty row', {}, 'row 0 states nothing'],

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { defineConfig, facts } from '../../src/config/define-config.ts';
 import { archive } from '../../src/pipeline/archive.ts';
+import { abandon } from '../../src/pipeline/backfill-requests.ts';
 import { migrate } from '../../src/pipeline/migrate.ts';
 import { readSources } from '../../src/pipeline/sources.ts';
 import type { SourcesRequest } from '../../src/pipeline/sources.ts';
@@ -176,6 +177,25 @@ describe('sources', () => {
     expect(await problems({ inputs })).toEqual([
       expect.stringContaining('backfill b: its raw input exports/09.csv is not there'),
     ]);
+  });
+
+  it('raw input that was not there when a backfill was opened is said to be so, and of an abandoned one it does not count', async () => {
+    await install.source.query(
+      `select corrections.open_backfill('b', '{orders}', 'why', 'v1', origin => $1::jsonb)`,
+      [JSON.stringify({ raw_input: [{ file: 'late.csv', checksum: null }] })],
+    );
+    writeFileSync(join(folder, 'late.csv'), 'a,b');
+    const inputs = [folder];
+    expect(await problems({ inputs, check: true })).toEqual([
+      expect.stringContaining(
+        'backfill b: its raw input late.csv could not be read when the backfill was opened: whether',
+      ),
+    ]);
+    rmSync(join(folder, 'late.csv'));
+    expect(await problems({ inputs })).toHaveLength(1);
+    await install.start();
+    await abandon(install.config, 'b', { reason: 'not after all', timeoutMs: 20_000 });
+    expect(await problems({ inputs })).toEqual([]);
   });
 
   it('counts what was adopted with the table as the beginning of every fold', async () => {

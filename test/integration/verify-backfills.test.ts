@@ -1,5 +1,6 @@
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { defineConfig, facts, timeline } from '../../src/config/define-config.ts';
+import { undo } from '../../src/pipeline/undo.ts';
 import { verifyTarget } from '../../src/verify/verify.ts';
 import { carryOutAll } from '../support/backfill-work.ts';
 import { createInstall } from '../support/install.ts';
@@ -36,8 +37,7 @@ describe('verify', () => {
   const store = async (sql: string, values: unknown[] = []) => (await install.store.query(sql, values)).rows;
 
   /** A backfill of three rows a target, called by the state that it comes to. */
-  async function bringTo(state: (typeof states)[number]): Promise<void> {
-    const name = state;
+  async function bringTo(state: (typeof states)[number], name: string = state): Promise<void> {
     await source(`select corrections.open_backfill($1, '{prices,orders}', 'a test', 'v1')`, [name]);
     await source(
       `insert into corrections.prices (product, valid_from, valid_to, price, _backfill)
@@ -128,5 +128,51 @@ describe('verify', () => {
     await store(`update emend.backfill set state = 'checked' where name = $1`, ['promoted']);
     expect(await found()).toEqual({ prices: { not_promoted: 3 }, orders: { not_promoted: 3 } });
     await store(`update emend.backfill set state = 'promoted' where name = $1`, ['promoted']);
+  });
+
+  // what docs/operations.md says is to be done
+  it('is content when a state that was changed by hand is put back, and the backfill can be reverted then', async () => {
+    const name = 'by-hand';
+    await bringTo('promoted', name);
+    const before = await store(`select * from emend.backfill where name = $1`, [name]);
+    await store(`update emend.backfill set state = 'checked' where name = $1`, [name]);
+    const damage = { prices: { not_promoted: 3 }, orders: { not_promoted: 3 } };
+    expect(await found(true)).toEqual(damage);
+    expect(await found()).toEqual(damage);
+    const [row] = await store(`select min(_id)::text as id from emend.ledger where _backfill = $1`, [name]);
+    const { id } = row as { id: string };
+    await expect(
+      undo({ config: install.config, target: 'prices', id, reason: 'not promoted' }),
+    ).rejects.toMatchObject({ remedy: expect.stringContaining(`emend backfill revert ${name}`) as string });
+
+    await store(
+      `update emend.backfill b
+       set state = (select e.state from emend.backfill_event e where e.backfill = b.name order by e.at desc limit 1)
+       where b.name = $1`,
+      [name],
+    );
+    expect(await store(`select * from emend.backfill where name = $1`, [name])).toEqual(before);
+    await expectClean();
+    await source(`select corrections.revert_backfill($1, 'wrong')`, [name]);
+    await carryOutAll(install, name);
+    expect(await store(`select id from public.orders where _backfill = $1`, [name])).toEqual([]);
+  });
+
+  it('is content when it is put on record again that the rows of a reverted backfill are taken back', async () => {
+    const name = 'reverted';
+    await store(
+      `delete from emend.undone u using emend.ledger_of_backfill($1) l where l._id = u._id and l.target = u.target`,
+      [name],
+    );
+    expect(await found()).toMatchObject({ prices: { not_undone: 3 }, orders: { not_undone: 3 } });
+    await store(
+      `insert into emend.undone (_id, target, told_at, actor, reason)
+       select l._id, l.target, b.reverted_at, current_user, 'backfill ' || b.name || ' was reverted'
+       from emend.backfill b
+       cross join lateral emend.ledger_of_backfill(b.name) l
+       where b.name = $1 and l.dismissed is null
+       on conflict do nothing`,
+      [name],
+    );
   });
 });
