@@ -133,7 +133,10 @@ function spokenAgain(target: Target, staged: string): string {
       having count(*) > 1`;
 }
 
-/** Rows that something newer stands in the way of: a live correction that was written after them keeps its instants. */
+/**
+ * Rows that something newer stands in the way of: a live correction that was written after them keeps its instants. They are looked
+ * up in the order of the index.
+ */
 function supersededByNewer(target: Target, staged: string): string {
   const newer = (
     table: string,
@@ -148,7 +151,9 @@ function supersededByNewer(target: Target, staged: string): string {
   const inTarget = (alias: string) =>
     target.kind === 'timeline' ? toAxis(target.period, `${alias}.${to}`) : '';
   return `
-    select count(*) as figure from ${staged} and (
+    select count(*) as figure
+    from (select s.* from ${staged} order by ${keyOf(target)} offset 0) as s
+    where (
       ${newer(targetTable(target), inTarget, () => 'true')}
       or ${newer(
         ownObject(target, 'tombstone'),

@@ -28,11 +28,12 @@ export function overrideFold(target: TimelineTarget, { arrived, k, revision }: F
     arrived as materialized (${arrived}),
     ${freshRows(target, revision)},
     told as materialized (select ${k} as k),
-    -- the parts of each key that the fresh rows touch
+    -- the parts of each key that the fresh rows touch, in the order of the index: what lies beside each other is looked up once
     reach as materialized (
       select ${columns.key()}, unnest(range_agg(${rangeType}(${f}, ${t}))) as _part
       from fresh
       group by ${columns.key()}
+      order by ${columns.key()}
     ),
     standing as materialized (
       select distinct on (s.tableoid, s.ctid) s.*
