@@ -15,11 +15,11 @@ export const scaling: Comparison = {
   title:
     'Facts of new keys in transactions of 10, from the queue to the store: worker processes of one job at a time',
   measure: (servers, { quick }) => {
-    const rows = quick ? 500 : 400_000;
+    const rows = quick ? 500 : 900_000;
     const stream = paymentStream('inserts', 0);
     return measure(servers, {
-      warmUp: quick ? 0 : 1,
-      rounds: quick ? 1 : 3,
+      warmUp: 0,
+      rounds: quick ? 1 : 2,
       contestants: (quick ? [1, 2] : [1, 2, 4]).map((count) => drain(workers(count), stream, count)),
       work: (round) => ({ first: round * rows + 1, last: (round + 1) * rows, perTransaction: 10 }),
     });
