@@ -245,7 +245,7 @@ language plpgsql immutable
 as $$
 begin
   if done <> decided then
-    raise exception '% of % changes to % were not made as stated: a trigger of the table changes rows or leaves them out, or a policy hides them', decided - done, decided, of_table
+    raise exception '% of % changes to % were not made as stated: a trigger of the table changes rows or leaves them out', decided - done, decided, of_table
       using errcode = 'EM005', hint = 'Let the trigger raise an error instead, or take it away: the table has to be what its log says.';
   end if;
   return true;

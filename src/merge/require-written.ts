@@ -4,7 +4,7 @@ import { targetTable } from '../store/names.ts';
 
 /**
  * A condition, once a statement: as many rows of the target were written, and went, as were decided. A trigger of the table that
- * returns null, or a policy that hides rows, would leave it another one than the log says, in silence (law 8).
+ * returns null would leave it another one than the log says, in silence (law 8).
  *
  * @param decided SQL: relations whose rows are written or go
  * @param done the common table expressions that do it, each with a row for each

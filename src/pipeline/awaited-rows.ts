@@ -8,10 +8,10 @@ import type { ClientBase, Pool } from 'pg';
 import { qualified } from '../db/identifier.ts';
 import { withTransaction } from '../db/transaction.ts';
 import { hasSameTail } from '../sweep/diverged.ts';
-import { laterOf, readPage, readSourceNow, startOf } from '../sweep/log-pages.ts';
-import type { Place } from '../sweep/log-pages.ts';
+import { readSourceNow } from '../sweep/log-pages.ts';
 import { isOfSource, readMarks } from '../sweep/marks.ts';
 import type { Mark } from '../sweep/marks.ts';
+import { createMainWalk } from '../sweep/walk.ts';
 
 /** Ids of one block: few enough to be fetched at once where a block differs, many enough that few blocks are listed. */
 const blockSize = 65_536;
@@ -43,34 +43,25 @@ export async function missingRows(
   return missingAnywhere(source, store, targets);
 }
 
-/** Rows read at a time, by the index on `(_xid, _id)`. */
+/** Rows read at a time. */
 const rowsOfPage = 50_000;
 
-/** @param belowXid what had been committed at the call is below it */
+/** @param next what had been committed at the call is below it */
 async function missingBehind(
   source: Pool,
   store: Pool,
   marks: readonly Mark[],
-  belowXid: bigint,
+  next: bigint,
 ): Promise<AwaitedRow[]> {
+  const walk = createMainWalk(marks);
+  walk.extendTo(next);
   const missing: AwaitedRow[] = [];
-  let stretches = marks.map((mark) => ({
-    target: mark.target,
-    after: startOf(mark.belowXid),
-    end: { belowXid },
-  }));
-  for (;;) {
-    const page = await readPage(source, stretches, rowsOfPage);
-    missing.push(
-      ...(await notInStore(
-        store,
-        page.map(({ id, nonce }) => ({ id: String(id), nonce })),
-      )),
-    );
-    const last: Place | undefined = page[rowsOfPage - 1];
-    if (!last) return missing;
-    stretches = stretches.map((stretch) => ({ ...stretch, after: laterOf(stretch.after, last) }));
+  while (!walk.isAtEnd) {
+    const rows = await walk.next(source, rowsOfPage);
+    const awaited = rows.map(({ id, nonce }) => ({ id: String(id), nonce }));
+    missing.push(...(await notInStore(store, awaited)));
   }
+  return missing;
 }
 
 /**

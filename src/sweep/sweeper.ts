@@ -72,8 +72,8 @@ export function createSweeper(options: SweeperOptions): Sweeper {
   let ignoreMarks = false;
 
   /**
-   * Marks say nothing about another source, nor about one that went back to an older state, and none do when the log lacks what was merged last. Such a source may have lost rows, and given their numbers out again:
-   * that is looked for before a mark says that a row had its effect.
+   * Marks say nothing about another source, nor when the log lacks what was merged last. Such a source may have lost rows, and
+   * given their numbers out again: that is looked for before a mark says that a row had its effect.
    */
   async function begin(now: SourceNow): Promise<Known> {
     const stored = await readMarks(store, targets);

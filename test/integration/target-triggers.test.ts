@@ -12,6 +12,7 @@ const { targets } = defineConfig({
     prices: timeline('public.prices', { key: ['product'], period: ['valid_from', 'valid_to'] }),
     states: timeline('public.states', { key: ['id'], period: ['since', 'until'], mode: 'until_next' }),
     orders: facts('public.orders', { key: ['id'] }),
+    sales: facts('public.sales', { key: ['id'] }),
   },
 });
 
@@ -19,6 +20,8 @@ const ddl = `
   create table public.prices (product text not null, valid_from date not null, valid_to date not null, price numeric);
   create table public.states (id text not null, since date not null, until date not null, state text);
   create table public.orders (id text not null, amount numeric);
+  create table public.sales (id text not null, price numeric) partition by hash (id);
+  create table public.sales_0 partition of public.sales for values with (modulus 1, remainder 0);
   create function public.keeps_out() returns trigger language plpgsql as 'begin return null; end';
   create function public.rounds() returns trigger language plpgsql as 'begin new.price := round(new.price); return new; end';
   create function public.shifts() returns trigger language plpgsql as 'begin new.valid_to := new.valid_to + 1; return new; end';
@@ -137,6 +140,18 @@ describe('a table with a trigger', () => {
     expect(await store(`select price, valid_to from public.prices where product = $1`, [name])).toEqual([
       { price: '1.4', valid_to: '2027-01-01' },
     ]);
+  });
+
+  it('of a partition changes values: the check of the merge fails too', async () => {
+    await withTrigger('before insert on public.sales_0', 'rounds', async () => {
+      await source(`select corrections.open_backfill($1, '{sales}', 'a test', 'v1')`, [name]);
+      await source(`insert into corrections.sales (id, price, _backfill) values ('A', 1, $1), ('B', 1.4, $1)`, [name]);
+      await source(`select corrections.seal_backfill($1)`, [name]);
+      await reaches('checked', /merge/);
+      expect(await store(`select figure from emend.backfill_check where backfill = $1 and name = 'merge'`, [name])).toEqual([
+        { figure: expect.stringMatching(/^1 of 2 changes to "public"\."sales" were not made as stated/) },
+      ]);
+    }); // prettier-ignore
   });
 
   it('that looks and changes nothing is no hindrance', async () => {
