@@ -93,7 +93,7 @@ export async function acceptAsAsked(
 
 export function describeBlocking(findings: readonly Finding[]): string {
   const each = findings.map(
-    ({ target, name, figure, threshold }) => `${name} of ${target}: ${figure}, ${threshold}`,
+    ({ target, name, figure, threshold }) => `${name} of ${target}: ${figure} (asked for: ${threshold})`,
   );
   return `checks failed: ${each.join('; ')}`;
 }

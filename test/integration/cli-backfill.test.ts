@@ -433,7 +433,7 @@ describe('emend backfill', () => {
     const wrong = await backfill('run', 'wrong.sql', '--promote');
     expect(wrong.code).toBe(1);
     expect(wrong.stdout).toMatch(
-      /checks failed: valid_at_load_time of fares: 1, at most 0.5\nSee emend backfill/,
+      /checks failed: valid_at_load_time of fares: 1 \(asked for: at most 0.5\)\nSee emend backfill/,
     );
     running.process.kill('SIGTERM');
     expect((await running.ended).code).toBe(0);
