@@ -2,7 +2,7 @@ import type { Stream, Writing } from '../data/stream.ts';
 import type { Contestant } from '../harness/contestant.ts';
 import { openWrittenInstall } from './emend-install.ts';
 import { untilMerged } from './emend.ts';
-import { checkpoint, untilCaughtUp, untilFound } from './writer.ts';
+import { checkpoint, untilCaughtUp } from './writer.ts';
 
 /**
  * emend's workers alone: all is on the queue before they are started. Timed from the first merge to the last one, by the store's
@@ -14,7 +14,6 @@ export function drain(name: string, stream: Stream, workers: number): Contestant
     open: async (servers) => {
       const install = await openWrittenInstall(servers, stream, 'merge: { concurrency: 1 },');
       const { source, store } = install;
-      await sweepFirst();
       let last = 0;
       return {
         prepare: async (writing) => {
@@ -44,13 +43,6 @@ export function drain(name: string, stream: Stream, workers: number): Contestant
         verify: () => stream.check(store.pool, last),
         close: () => install.close(),
       };
-
-      /** The first sweep of a store puts all that is missing on the queue, whatever is there: a backlog would be there twice. */
-      async function sweepFirst(): Promise<void> {
-        const worker = await install.start('worker');
-        await untilFound(store.pool, 'select from emend.sweep_round where epoch is not null');
-        await worker.stop();
-      }
 
       /** As if the rows of the first merge had taken as long as the others. */
       async function microsecondsOfMerges({ first }: Writing, written: number): Promise<number> {

@@ -19,7 +19,7 @@ import { createErrorLog } from '../queue/error-log.ts';
 import { readSuspicion } from '../store/diverged.ts';
 import { createCompactor } from './compact.ts';
 import { answerWish, readWish, takeLead, writeRound } from './marks.ts';
-import { createSweeper } from './sweeper.ts';
+import { backlogJobs, createSweeper } from './sweeper.ts';
 import type { RoundResult, SweeperOptions } from './sweeper.ts';
 import { defaultTuning } from './tuning.ts';
 import type { SweepTuning } from './tuning.ts';
@@ -104,6 +104,9 @@ export function createLeader(options: SweeperOptions, log: Log): Leader {
     const wish = await readWish(store);
     if (wish.epoch === epoch && wish.askedAt === null) return;
     if (urgency?.epoch === epoch) return;
+    // no sweep of this store has come to its end: what waits on the queue is no sign of a loss, and would be there twice
+    const isFirstEver = wish.epoch === null && wish.askedAt === null;
+    if (isFirstEver && (await queue.counts()).waiting > backlogJobs) return;
     if (wish.epoch !== null && wish.epoch !== epoch)
       log.warn({}, 'the queue was emptied or exchanged: what it held is enqueued again');
     if (wish.all) sweeper.startOver();

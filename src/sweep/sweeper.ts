@@ -51,7 +51,7 @@ export interface Sweeper {
 }
 
 /** Jobs that wait while workers keep up: more are a backlog. */
-const backlogJobs = 8;
+export const backlogJobs = 8;
 
 /** What one leader knows. It is built from the store's marks, so that another one can go on at any time. */
 interface Known {

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { onTestFinished } from 'vitest';
+import { afterAll, onTestFinished } from 'vitest';
 import { startPostgres } from '../../src/dev/postgres.ts';
 import type { LocalPostgres } from '../../src/dev/postgres.ts';
 import { eventually } from './eventually.ts';
@@ -35,8 +35,11 @@ export interface Standby {
 
 type Flags = Readonly<Record<string, string>>;
 
-/** Started for one test, and removed after it. */
-export async function startSourceServer(flags: Flags = {}): Promise<SourceServer> {
+/** Started for one test, and removed after it; with `afterAll`, for all tests of a file. */
+export async function startSourceServer(
+  flags: Flags = {},
+  whenOver: typeof onTestFinished | typeof afterAll = onTestFinished,
+): Promise<SourceServer> {
   // named as the run's own folder, so that the next run removes what a killed one leaves
   const dir = mkdtempSync(join(tmpdir(), `emend-test-${process.pid}-`));
   const [main, copy, other] = ['main', 'copy', 'standby'].map((name) => join(dir, name)) as [
@@ -57,7 +60,7 @@ export async function startSourceServer(flags: Flags = {}): Promise<SourceServer
   };
   let server = await start(main);
   let standby: LocalPostgres | undefined;
-  onTestFinished(async () => {
+  whenOver(async () => {
     await Promise.all([server.stop(), standby?.stop()]);
     rmSync(dir, { recursive: true, force: true });
   });
