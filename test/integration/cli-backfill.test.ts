@@ -1,82 +1,29 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from 'pg';
-import { beforeAll, describe, expect, it } from 'vitest';
-import { resolveConfig } from '../../src/config/config.ts';
-import { timeline } from '../../src/config/define-config.ts';
-import type { ResolvedConfig } from '../../src/config/resolved-config.ts';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ListedBackfill } from '../../src/pipeline/backfill-report.ts';
 import type { CarriedOut } from '../../src/pipeline/backfill-requests.ts';
-import { migrate } from '../../src/pipeline/migrate.ts';
 import { diffBackfill } from '../../src/pipeline/backfill-diff.ts';
 import { listBackfills, showBackfill } from '../../src/pipeline/backfill-report.ts';
-import { abandon, promote, revert, seal } from '../../src/pipeline/backfill-requests.ts';
+import { abandon, promote, seal } from '../../src/pipeline/backfill-requests.ts';
 import { loadBackfill } from '../../src/pipeline/load-backfill.ts';
 import { openStatedBackfill, restateStatedBackfill } from '../../src/pipeline/open-backfill.ts';
-import { createDatabases } from '../support/databases.ts';
-import type { Databases } from '../support/databases.ts';
+import { opening, setUpCliBackfills } from '../support/cli-backfill.ts';
 import { query } from '../support/query.ts';
-import { createCli } from '../support/run-cli.ts';
-import type { Cli, StartedCli } from '../support/run-cli.ts';
-
-const config = `
-import { defineConfig, timeline } from 'emend'
-export default defineConfig({
-  targets: { fares: timeline('public.fares', { key: ['route'], period: ['valid_from', 'valid_to'] }) },
-})
-`;
+import type { StartedCli } from '../support/run-cli.ts';
 
 describe('emend backfill', () => {
-  let databases: Databases;
-  let cli: Cli;
+  const { databases, cli, resolved, backfill, write, prices } = setUpCliBackfills('cli backfill');
   let running: StartedCli;
-  let resolved: ResolvedConfig;
-  beforeAll(async () => {
-    databases = await createDatabases('cli backfill');
-    await query(
-      databases.storeUrl,
-      `create table public.fares (route text not null, valid_from date not null, valid_to date not null, price numeric not null)`,
-    );
-    cli = createCli(config, {
-      SOURCE_URL: databases.sourceUrl,
-      STORE_URL: databases.storeUrl,
-      REDIS_URL: databases.redisUrl,
+  // asked for here, it comes before the databases are dropped
+  beforeAll(() => {
+    afterAll(async () => {
+      running.process.kill('SIGTERM');
+      await running.ended;
     });
-    resolved = resolveConfig(
-      {
-        source: { url: databases.sourceUrl },
-        store: { url: databases.storeUrl },
-        targets: { fares: timeline('public.fares', { key: ['route'], period: ['valid_from', 'valid_to'] }) },
-      },
-      {},
-    );
-    await migrate({ config: resolved, print: false });
-    await query(
-      databases.sourceUrl,
-      `insert into corrections.fares (route, valid_from, price) select 'R' || n, '2026-01-01', 100 from generate_series(1, 20) as n`,
-    );
   });
-
-  const backfill = (...args: string[]) => cli.run(['backfill', ...args]);
-  const write = (name: string, text: string) => {
-    writeFileSync(join(cli.dir, name), text);
-    return name;
-  };
-  const prices = async () => {
-    const rows = await query<{ price: string }>(
-      databases.storeUrl,
-      `select distinct price::text as price from emend.fares_at('2026-09-15') order by price`,
-    );
-    return rows.map((row) => row.price);
-  };
   const september = ['--from', '2026-09-01', '--to', '2026-10-01'];
-  const opening = (over: object = {}) => ({
-    name: 'b',
-    targets: ['fares'],
-    reason: 'why',
-    logicVersion: 'v1',
-    ...over,
-  });
 
   it('open wants a reason and a version of the logic', async () => {
     for (const [args, message] of [
@@ -88,22 +35,6 @@ describe('emend backfill', () => {
       expect(code).toBe(2);
     }
     expect(await listBackfills(resolved)).toEqual([]);
-  });
-
-  it.each<[object, RegExp]>([
-    [{ targets: ['fare'] }, /no target fare/],
-    [{ reason: ' ' }, /without a reason/],
-    [{ boundary: { fares: { from: 'soon' } } }, /cannot be read: invalid input syntax for type date/],
-    [{ boundary: { fares: { from: '2026-02-01', to: '2026-01-01' } } }, /ends before it begins/],
-    [{ boundary: { fares: { where: 'colour = 1' } } }, /cannot be read: column "colour" does not exist/],
-    [{ boundary: { fares: { where: 'true); drop table x; --' } } }, /cannot be read: syntax error/],
-    [{ boundary: { fares: { where: 'true) or (true' } } }, /cannot be read: syntax error/],
-    [{ boundary: { fares: { where: 'true group by 1' } } }, /cannot be read: syntax error/],
-  ])('open refuses %j', async (over, message) => {
-    await expect(openStatedBackfill(resolved, opening(over))).rejects.toMatchObject({
-      message: expect.stringMatching(message) as string,
-      disposition: 'refuse',
-    });
   });
 
   it('load names a bad line, sets it aside when told to, and says what it did', async () => {
@@ -132,20 +63,6 @@ describe('emend backfill', () => {
     const both = await backfill('load', 'reprice', file, '--sql', 'select 1');
     expect(both.code).toBe(2);
     expect(both.stderr).toMatch(/either a file or --sql/);
-  });
-
-  it.each<[string, Parameters<typeof loadBackfill>[1], RegExp]>([
-    ['nope', { rows: [] }, /there is no backfill nope/],
-    ['reprice', { file: 'nope.csv' }, /there is no file nope.csv/],
-    ['reprice', { sql: 'select 1 as colour' }, /no column/],
-    ['reprice', { sql: 'select 1 as colour', on: 'store' }, /no column/],
-    ['reprice', { sql: 'select * from nowhere', on: 'store' }, /cannot be run in the store: relation/],
-    ['reprice', { sql: 'select 1 where false', on: 'store' }, /gives no row/],
-  ])('load into %s refuses %j', async (name, input, message) => {
-    await expect(loadBackfill(resolved, input, { backfill: name, source: 'x' })).rejects.toMatchObject({
-      message: expect.stringMatching(message) as string,
-      disposition: 'refuse',
-    });
   });
 
   it('rows of a program are loaded as correct() takes them, and gone on with by the name they are given', async () => {
@@ -370,72 +287,5 @@ describe('emend backfill', () => {
       ['program', 'abandoned'],
       ['later', 'abandoned'],
     ]);
-  });
-
-  it('of one that a revert abandoned nobody is told that it was promoted', async () => {
-    await openStatedBackfill(resolved, opening({ name: 'unseen' }));
-    const row = { route: 'R1', valid_from: '2026-09-01', valid_to: '2026-10-01', price: 111 };
-    await loadBackfill(resolved, { rows: [row] }, { backfill: 'unseen', source: 'x' });
-    await seal(resolved, 'unseen', {});
-    expect(await promote(resolved, 'unseen', { at: '2100-01-01' })).toMatchObject({ state: 'checked' });
-    expect(await revert(resolved, 'unseen', { reason: 'not after all' })).toMatchObject({
-      state: 'abandoned',
-      problem: 'nothing to revert: it was not promoted; it is abandoned',
-    });
-    await expect(abandon(resolved, 'unseen', { reason: 'to be sure' })).rejects.toMatchObject({
-      code: 'backfill_refused',
-      message: 'backfill "unseen" was asked to be reverted',
-      remedy: expect.stringContaining('not promoted, it is abandoned by that') as string,
-    });
-    expect(await showBackfill(resolved, 'unseen')).toMatchObject({ state: 'abandoned', asked: 'abandoned' });
-  });
-
-  it('load says whom it waits for while another session holds the backfill, and goes on when that has ended', async () => {
-    await openStatedBackfill(resolved, opening({ name: 'held' }));
-    write('held.csv', 'route,valid_from,price\nR1,2026-09-01,110\n');
-    const holder = new Client({ connectionString: databases.sourceUrl, application_name: 'a colleague' });
-    await holder.connect();
-    try {
-      await holder.query('begin');
-      await holder.query(`select from corrections._backfill where name = 'held' for update`);
-      const loading = cli.start(['backfill', 'load', 'held', 'held.csv']);
-      await loading.said('held: waits for session');
-      await holder.query('commit');
-      const { code, stderr } = await loading.ended;
-      expect(stderr).toMatch(
-        /^held: waits for session \d+ \(a colleague\), which holds the backfill, or this input of it, in the source\n$/,
-      );
-      expect(code).toBe(0);
-    } finally {
-      await holder.end();
-    }
-    await abandon(resolved, 'held', { reason: 'a test' });
-  });
-
-  it('run shows checks and diff of a file, promotes it when told to, and says what stands in the way', async () => {
-    const select = `select 'R1' as route, date '2026-09-01' as valid_from, date '2026-10-01' as valid_to, 130 as price`;
-    const file = write('of-a-file.sql', `-- target: fares\n-- reason: contract 17\n\n${select}\n`);
-    const [first, second] = [
-      await backfill('run', file, '--logic-version', 'v3'),
-      await backfill('run', file, '--promote', '--reason', 'looks right'),
-    ];
-    expect(first).toMatchObject({ code: 0, stderr: '' });
-    expect(first.stdout).toMatch(
-      /^backfill of-a-file is checked \(opened, 1 row loaded, sealed, checked\)\n/,
-    );
-    expect(first.stdout).toMatch(/\noutside_boundary +fares +0 +at most 0 +pass\n/);
-    expect(first.stdout).toMatch(/\nfares {2}1 key: 0 added, 0 removed, 1 changed \(price 1\)\n/);
-    expect(first.stdout).toMatch(/run the file with --promote/);
-    expect(second.stdout).toMatch(/^backfill of-a-file is promoted \(promoted\)\n/);
-    expect(await prices()).toEqual(['100', '130']);
-    const today = select.replace(`date '2026-09-01'`, 'current_date').replace(`'2026-10-01'`, `'infinity'`);
-    write('wrong.sql', `-- target: fares\n-- reason: a mistake\n-- logic-version: v3\n\n${today}\n`);
-    const wrong = await backfill('run', 'wrong.sql', '--promote');
-    expect(wrong.code).toBe(1);
-    expect(wrong.stdout).toMatch(
-      /checks failed: valid_at_load_time of fares: 1 \(asked for: at most 0.5\)\nSee emend backfill/,
-    );
-    running.process.kill('SIGTERM');
-    expect((await running.ended).code).toBe(0);
   });
 });

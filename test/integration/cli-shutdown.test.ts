@@ -73,17 +73,6 @@ it('a second signal is meant: start ends at once', async () => {
   });
 });
 
-it('start that cannot go on until somebody acts ends with exit code 1 and says what to do', async () => {
-  const started = cli.start(['start']);
-  await started.said('reading the source');
-  await query(databases.sourceUrl, `drop publication ${slot}`);
-  await query(databases.sourceUrl, `insert into corrections.orders (order_id, amount) values (1, 1)`);
-  const { code, stderr } = await started.ended;
-  expect(code).toBe(1);
-  expect(stderr).toMatch(/publication[\s\S]*emend migrate/);
-  expect((await cli.json<{ statements: unknown[] }>(['migrate'])).statements).toHaveLength(1);
-});
-
 it('a second reader waits, and takes over when the first one ends', async () => {
   const first = cli.start(['reader']);
   await first.said('reading the source');
@@ -94,4 +83,16 @@ it('a second reader waits, and takes over when the first one ends', async () => 
   await second.said('reading the source');
   second.process.kill('SIGTERM');
   expect((await second.ended).code).toBe(0);
+});
+
+// the last: before PostgreSQL 18 its slot is of no use any more
+it('start that cannot go on until somebody acts ends with exit code 1 and says what to do', async () => {
+  const started = cli.start(['start']);
+  await started.said('reading the source');
+  await query(databases.sourceUrl, `drop publication ${slot}`);
+  await query(databases.sourceUrl, `insert into corrections.orders (order_id, amount) values (1, 1)`);
+  const { code, stderr } = await started.ended;
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/publication[\s\S]*emend migrate/);
+  expect((await cli.json<{ statements: unknown[] }>(['migrate'])).statements).toHaveLength(1);
 });

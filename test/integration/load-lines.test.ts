@@ -1,76 +1,33 @@
-import { readFileSync, writeFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { loadRemedy, loadRows } from '../../src/backfill/load.ts';
+import { describe, expect, test } from 'vitest';
+import { loadRemedy } from '../../src/backfill/load.ts';
 import type { LoadWork } from '../../src/backfill/load.ts';
 import type { LoadItem } from '../../src/backfill/load-pieces.ts';
 import { recordsOf } from '../../src/backfill/plain-lines.ts';
 import { readInput } from '../../src/backfill/read-rows.ts';
 import { createSkipFile } from '../../src/backfill/skip-file.ts';
 import { withTransaction } from '../../src/db/transaction.ts';
-import { openBackfill, sealBackfill } from '../../src/log/backfill.ts';
-import { createDatabases } from '../support/databases.ts';
+import { sealBackfill } from '../../src/log/backfill.ts';
 import { eventually } from '../support/eventually.ts';
-import { createSource } from '../support/source.ts';
-import type { SourceUnderTest } from '../support/source.ts';
+import { numbers, setUpFares } from '../support/fares.ts';
 
 const header = 'route,cabin,valid_from,price,note';
 const columns = 'route, cabin, valid_from, valid_to, price, note, span, flags';
 
 describe('lines of CSV that are written as they stand', () => {
-  let db: SourceUnderTest;
-  let folder: string;
-  beforeAll(async () => {
-    const databases = await createDatabases('load lines');
-    folder = await mkdtemp(join(tmpdir(), 'emend-lines-'));
-    db = await createSource(
-      databases,
-      `create table public.fares (
-         route text not null, cabin char(1) not null default 'Y', valid_from date not null, valid_to date not null,
-         price numeric(8, 2) not null, note varchar(5) default 'none', span interval hour, flags bit(3), check (price >= 0)
-       )`,
-      [
-        {
-          name: 'fares',
-          kind: 'timeline',
-          key: ['route', 'cabin'],
-          period: { from: 'valid_from', to: 'valid_to', mode: 'override' },
-        },
-      ],
-    );
-  });
-  afterAll(async () => {
-    await db.source.end();
-    await db.store.end();
-    await rm(folder, { recursive: true, force: true });
-  });
-
-  let named = 0;
-  const opened = async () => {
-    const name = `b-${++named}`;
-    await openBackfill(db.source, { name, targets: ['fares'], reason: 'contract', logicVersion: 'v1' });
-    return name;
-  };
-  const file = (text: string) => {
-    const path = join(folder, `f-${++named}.csv`);
-    writeFileSync(path, text);
-    return path;
-  };
+  const fares = setUpFares('load lines');
+  const { db, opened, inFolder, routesOf } = fares;
+  const file = (text: string) => fares.file(text, 'csv');
   const read = (path: string) => readInput({ path, format: 'csv', remedy: loadRemedy });
   const load = (name: string, path: string, over: Partial<LoadWork> = {}) =>
-    loadRows({ source: db.source, target: db.targets[0]!, name, input: 'fares', rows: read(path), ...over });
+    fares.load(name, path, { rows: read(path), ...over });
   const line = (n: number, over = '') => `R${n},Y,2026-01-01,${n},${over}`;
   const lines = (count: number) => Array.from({ length: count }, (_, n) => line(n + 1));
   const csv = (rows: readonly string[], head = header) => [head, ...rows].join('\n') + '\n';
-  const numbers = (count: number) => Array.from({ length: count }, (_, n) => n + 1);
   const rowsOf = async (name: string, what = columns) =>
     (await db.source.query(`select ${what} from corrections.fares where _backfill = $1 order by _id`, [name]))
       .rows as Record<string, string | null>[];
-  const routesOf = async (name: string) =>
-    (await rowsOf(name, 'route')).map(({ route }) => Number(route!.slice(1)));
   /** Lines that came as lines, and records. */
   const readAs = async (path: string) => {
     const items: LoadItem[] = [];
@@ -127,7 +84,7 @@ describe('lines of CSV that are written as they stand', () => {
   ])('%s is left to the parser, with what follows', async (what, middle, routes, skipped) => {
     const path = file(csv([line(1), line(2), ...middle, line(4), line(5)]));
     const name = await opened();
-    const skipBad = createSkipFile(join(folder, `skipped-${named}.ndjson`));
+    const skipBad = createSkipFile(inFolder(`skipped-${name}.ndjson`));
     if (what.startsWith('a quote')) {
       await expect(load(name, path, { skipBad, chunkRows: 2 })).rejects.toThrow(/cannot be read/);
     } else {
@@ -161,7 +118,7 @@ describe('lines of CSV that are written as they stand', () => {
     expect(refused.message).toMatch(/^fares, line 8: /);
     expect(refused.message).toMatch(message);
     expect(await routesOf(name)).toEqual([1, 2, 3, 4]);
-    const skipBad = createSkipFile(join(folder, `skipped-${named}.ndjson`));
+    const skipBad = createSkipFile(inFolder(`skipped-${name}.ndjson`));
     const left = await opened();
     expect(await load(left, file(text), { skipBad })).toMatchObject({ read: 8, written: 7, skipped: 1 });
     expect(JSON.parse(readFileSync(skipBad.path, 'utf8'))).toMatchObject({ line: 8 });

@@ -151,7 +151,8 @@ test('a store that ends every connection stops neither publishing nor a worker',
      where datname = current_database() and pid <> pg_backend_pid()`,
   );
   await queue.publish([makeBatch('b')]);
-  await eventually(() => expect(handled).toEqual([makeBatch('a'), makeBatch('b')]));
+  // the first comes again where its end was not on record yet
+  await eventually(() => expect(new Set(handled.map(({ id }) => id))).toEqual(new Set(['a', 'b'])));
   expect(await durable()).toBe(true);
 });
 

@@ -58,7 +58,7 @@ it('a round reads what is new, and not the million rows that are merged', async 
   const sweep = await createSweep({ source, store, ...install });
   await eventually(async () => {
     const { rowCount } = await source.query(
-      `select from pg_stat_activity where application_name = 'emend sweep'`,
+      `select from pg_stat_activity where application_name = 'emend sweep' and datname = current_database()`,
     );
     expect(rowCount).toBe(0);
   });
