@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, onTestFinished } from 'vitest';
+import { onTestFinished } from 'vitest';
 import { startPostgres } from '../../src/dev/postgres.ts';
 import type { LocalPostgres } from '../../src/dev/postgres.ts';
 import { eventually } from './eventually.ts';
@@ -38,7 +38,7 @@ type Flags = Readonly<Record<string, string>>;
 /** Started for one test, and removed after it; with `afterAll`, for all tests of a file. */
 export async function startSourceServer(
   flags: Flags = {},
-  whenOver: typeof onTestFinished | typeof afterAll = onTestFinished,
+  whenOver: (stop: () => Promise<void>) => void = onTestFinished,
 ): Promise<SourceServer> {
   // named as the run's own folder, so that the next run removes what a killed one leaves
   const dir = mkdtempSync(join(tmpdir(), `emend-test-${process.pid}-`));
