@@ -1,5 +1,12 @@
 import type { ClientBase, Pool } from 'pg';
-import type { NamedRow } from './diverged.ts';
+import { arrayText } from '../db/array-text.ts';
+
+/** Log rows by their names, in columns: what the ledger knows them by. */
+export interface NamedRows {
+  readonly ids: readonly string[];
+  readonly nonces: readonly string[];
+  readonly targets: readonly string[];
+}
 
 /**
  * Of these log rows, the ids of those that have had no effect: neither merged nor dismissed, nor ever set aside. A row whose
@@ -7,7 +14,10 @@ import type { NamedRow } from './diverged.ts';
  *
  * Each row is looked up by its number: a plan that takes ten thousand rows for a few must not become a join of all of them.
  */
-export async function withoutEffect(store: Pool | ClientBase, rows: readonly NamedRow[]): Promise<string[]> {
+export async function withoutEffect(
+  store: Pool | ClientBase,
+  { ids, nonces, targets }: NamedRows,
+): Promise<string[]> {
   const found = await store.query<{ id: string }>(
     `with known as materialized (
        select a.*, (select l._nonce from emend.ledger_at(a._id) l) as merged_nonce
@@ -26,7 +36,7 @@ export async function withoutEffect(store: Pool | ClientBase, rows: readonly Nam
          where d._id = k._id and (d.log_row ->> '_nonce')::bigint = k._nonce
          offset 0
        )`,
-    [rows.map(({ id }) => id), rows.map(({ nonce }) => nonce), rows.map(({ target }) => target)],
+    [arrayText(ids), arrayText(nonces), arrayText(targets)],
   );
   return found.rows.map(({ id }) => id);
 }

@@ -15,7 +15,7 @@ export interface MissingRow extends LogRow {
 }
 
 /** Ids asked for in one statement. */
-const idsPerAsk = 10_000;
+const idsPerAsk = 5_000;
 
 /**
  * Whether everything that the logs have under the numbers of this page has had its effect: the ledger has as many rows there, with
@@ -38,15 +38,39 @@ export async function isMerged(
 /** Of these rows of the logs, those that have had no effect in the store. */
 export async function withoutEffectOf<R extends LogRow>(store: ClientBase, rows: readonly R[]): Promise<R[]> {
   const missing: R[] = [];
+  for (let start = 0; start < rows.length; start += idsPerAsk)
+    missing.push(...(await ask(store, rows.slice(start, start + idsPerAsk))));
+  return missing;
+}
+
+/**
+ * The same for rows that were missing before, in the order in which they were put on the queue. They have their effect in about
+ * that order: behind some of which none had it, the others are taken to be missing still, and asked for another time. Only where
+ * nothing at all happened all of them are asked for: it may be the first ones alone that are stuck.
+ */
+export async function stillWithoutEffect<R extends LogRow>(
+  store: ClientBase,
+  rows: readonly R[],
+): Promise<R[]> {
+  const missing: R[] = [];
   for (let start = 0; start < rows.length; start += idsPerAsk) {
     const page = rows.slice(start, start + idsPerAsk);
-    const ids = new Set(
-      await withoutEffect(
-        store,
-        page.map(({ target, id, nonce }) => ({ target, id: String(id), nonce })),
-      ),
-    );
-    if (ids.size > 0) missing.push(...page.filter(({ id }) => ids.has(String(id))));
+    const left = await ask(store, page);
+    missing.push(...left);
+    const asked = start + page.length;
+    if (left.length === page.length && missing.length < asked) return [...missing, ...rows.slice(asked)];
   }
   return missing;
+}
+
+async function ask<R extends LogRow>(store: ClientBase, rows: readonly R[]): Promise<R[]> {
+  const ids = rows.map(({ id }) => String(id));
+  const found = await withoutEffect(store, {
+    ids,
+    nonces: rows.map(({ nonce }) => nonce),
+    targets: rows.map(({ target }) => target),
+  });
+  if (found.length === rows.length) return [...rows];
+  const missing = new Set(found);
+  return rows.filter((_, place) => missing.has(ids[place]!));
 }

@@ -8,7 +8,7 @@ import { readLastIds, readSourceNow } from './log-pages.ts';
 import type { SourceNow } from './log-pages.ts';
 import { isOfSource, readMarks, writeMarks } from './marks.ts';
 import type { Mark, Round } from './marks.ts';
-import { isMerged, withoutEffectOf } from './missing.ts';
+import { isMerged, stillWithoutEffect, withoutEffectOf } from './missing.ts';
 import type { MissingRow } from './missing.ts';
 import type { SweepTuning } from './tuning.ts';
 import { createFirstWalk, createMainWalk } from './walk.ts';
@@ -124,8 +124,8 @@ export function createSweeper(options: SweeperOptions): Sweeper {
       const rows = await walk.next(source, tuning.pageRows);
       compared += rows.length;
       const noticedAt = performance.now();
-      for (const row of await withoutEffectOf(store, rows))
-        missing.push({ ...row, isEarly, noticedAt, sentAt: undefined, bytes: 0 });
+      for (const { target, xid, id, nonce } of await withoutEffectOf(store, rows))
+        missing.push({ target, xid, id, nonce, isEarly, noticedAt, sentAt: undefined, bytes: 0 });
     }
     return compared;
   }
@@ -185,7 +185,7 @@ export function createSweeper(options: SweeperOptions): Sweeper {
     const at = known!;
     horizons.add(now, performance.now());
     const before = missing.length;
-    missing = await withoutEffectOf(store, missing);
+    missing = await stillWithoutEffect(store, missing);
     const settled = before - missing.length;
     const horizon = atOnce ? now.horizon : horizons.asOf(performance.now() - tuning.graceMs);
     if (horizon !== undefined) at.main.extendTo(horizon);

@@ -232,6 +232,24 @@ describe('it does not do again what is done, or being done', () => {
     await mergeAll(sweep);
   });
 
+  it('what is merged behind thousands of rows that are stuck is noticed', async () => {
+    const sweep = await createSweep(install);
+    const ids = await write(6_000);
+    await sweepUntil(sweep, ids);
+    const last = sweep.batches.at(-1)!;
+    const handle = await createMerge({ pool: install.store, targets: install.targets, log: silentLog });
+    await handle(last, noAbort);
+    sweep.queue.waiting = 1;
+    await eventually(async () => expect(await sweep.tick()).toMatchObject({ missing: 6_000 - last.rows }));
+    // and so is what is merged in front of them
+    await handle(sweep.batches[0]!, noAbort);
+    await eventually(async () =>
+      expect(await sweep.tick()).toMatchObject({ missing: 6_000 - last.rows - sweep.batches[0]!.rows }),
+    );
+    await mergeAll(sweep);
+    await eventually(async () => expect(await sweep.tick()).toMatchObject({ missing: 0 }));
+  });
+
   it('a new leader goes on from the mark, and compares nothing below it', async () => {
     const first = await createSweep(install);
     await write(50);
