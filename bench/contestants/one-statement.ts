@@ -12,6 +12,8 @@ export interface StatementWork {
   readonly sql: string;
   readonly columns: RowColumns;
   readonly batchRows: number;
+  /** Left out: all of the work. The figures are per row. */
+  readonly atMostRows?: number;
   expected(): Expected;
 }
 
@@ -30,7 +32,8 @@ export function oneStatement(name: string, work: StatementWork): Contestant<Corr
       const pool = createPool({ url, applicationName: 'bench', settings: mergeSettings });
       const expected = work.expected();
       return {
-        prepare: (corrections) => {
+        prepare: (all) => {
+          const corrections = all.slice(0, work.atMostRows);
           const batches = slices(corrections, work.batchRows).map((slice) =>
             Object.values(work.columns).map((column) => slice.map(column)),
           );

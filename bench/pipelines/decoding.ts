@@ -1,20 +1,38 @@
-import { connectWalsender, closeWalsender, createWalsender } from '../../src/capture/walsender.ts';
-import type { Walsender } from '../../src/capture/walsender.ts';
 import type { Stream, Writing } from '../data/stream.ts';
 import type { Contestant } from '../harness/contestant.ts';
-import { checkpoint, createWriter, databaseOf, insertInto, openPlace, plainLogDdl } from './writer.ts';
+import { startRecvlogical } from './recvlogical.ts';
+import {
+  checkpoint,
+  createWriter,
+  databaseOf,
+  insertInto,
+  openPlace,
+  plainLogDdl,
+  untilCaughtUp,
+  untilFound,
+} from './writer.ts';
 
-/** Decoding alone: the same rows out of the WAL, through pgoutput to a client that counts them and drops them. */
-export function decodingAlone(name: string, stream: Stream): Contestant<Writing> {
+/**
+ * Decoding alone: the same rows out of the WAL, through pgoutput to a client that drops them.
+ *
+ * It is done when all has been sent. The client is as far then, but for what the connection holds: it says so itself before the
+ * turn is over, once a second and so too late for a clock.
+ *
+ * @param file `pg_recvlogical`
+ */
+export function decodingAlone(name: string, stream: Stream, file: string): Contestant<Writing> {
   return {
     name,
     open: async (servers) => {
       const place = await openPlace(servers.source);
       const { url, pool } = place;
       const slot = databaseOf(place);
+      /** Of the same rows: a client that drops them cannot be asked for their number. */
+      const counted = `${slot}_counted`;
       await pool.query(plainLogDdl(stream));
       await pool.query(`create publication bench for table public.log with (publish = 'insert')`);
-      await pool.query(`select pg_create_logical_replication_slot($1, 'pgoutput')`, [slot]);
+      for (const created of [slot, counted])
+        await pool.query(`select pg_create_logical_replication_slot($1, 'pgoutput')`, [created]);
       const write = await createWriter(pool, stream, insertInto('public.log', stream));
       let seen = 0;
       let last = 0;
@@ -22,18 +40,23 @@ export function decodingAlone(name: string, stream: Stream): Contestant<Writing>
         prepare: async (writing) => {
           last = writing.last;
           await checkpoint(pool);
-          const client = createWalsender(url);
-          await connectWalsender(client);
-          const allSeen = countInserts(client, slot, () => (seen += 1) >= writing.last);
+          const client = startRecvlogical(file, { url, slot });
+          // past what others have written meanwhile
+          await client.orEnded(untilSent());
           return {
             rows: writing.last - writing.first + 1,
             run: async () => {
               await write(writing);
-              await allSeen;
+              await client.orEnded(untilSent());
             },
             rest: async () => {
-              await closeWalsender(client);
-              await untilFreed(slot);
+              await client.orEnded(untilCaughtUp(pool));
+              await client.stop();
+              await untilFound(
+                pool,
+                `select from pg_replication_slots where slot_name = '${slot}' and not active`,
+              );
+              seen += await countInserts();
             },
           };
         },
@@ -43,32 +66,25 @@ export function decodingAlone(name: string, stream: Stream): Contestant<Writing>
         close: () => place.close(),
       };
 
-      /** What was read is not read again. */
-      async function untilFreed(name: string): Promise<void> {
-        const { rows } = await pool.query(
-          'select from pg_replication_slots where slot_name = $1 and active',
-          [name],
+      /** The server has decoded and sent all that is committed now. */
+      async function untilSent(): Promise<void> {
+        const { rows } = await pool.query<{ lsn: string }>('select pg_current_wal_flush_lsn()::text as lsn');
+        await untilFound(
+          pool,
+          `select from pg_stat_replication r join pg_replication_slots s on s.active_pid = r.pid
+           where s.slot_name = '${slot}' and r.sent_lsn >= '${rows[0]!.lsn}'::pg_lsn`,
         );
-        if (rows.length > 0) return untilFreed(name);
-        await pool.query('select pg_replication_slot_advance($1, pg_current_wal_flush_lsn())', [name]);
+      }
+
+      /** Inserts that pgoutput has of what has not been counted yet. */
+      async function countInserts(): Promise<number> {
+        const { rows } = await pool.query<{ inserts: string }>(
+          `select count(*) filter (where get_byte(data, 0) = ascii('I')) as inserts
+           from pg_logical_slot_get_binary_changes($1, null, null, 'proto_version', '1', 'publication_names', 'bench')`,
+          [counted],
+        );
+        return Number(rows[0]!.inserts);
       }
     },
   };
-}
-
-const walData = 'w'.charCodeAt(0);
-const insert = 'I'.charCodeAt(0);
-/** Of XLogData: the tag and three numbers of eight bytes stand before the payload. */
-const payloadAt = 25;
-
-/** Resolves once `count` has said of a row that it is the last one. */
-function countInserts(client: Walsender, slot: string, count: () => boolean): Promise<void> {
-  return new Promise((resolve, reject) => {
-    client.connection.on('copyData', ({ chunk }) => {
-      if (chunk[0] === walData && chunk[payloadAt] === insert && count()) resolve();
-    });
-    client
-      .query(`START_REPLICATION SLOT ${slot} LOGICAL 0/0 (proto_version '1', publication_names 'bench')`)
-      .catch(reject);
-  });
 }

@@ -1,5 +1,5 @@
 import { execFile, execFileSync } from 'node:child_process';
-import { cpSync } from 'node:fs';
+import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -27,12 +27,14 @@ export function hasJava(): boolean {
   }
 }
 
+/** Debezium's own JDBC sink connector, or the same calls of JDBC for this one table. */
+type Sink = 'jdbc-sink' | 'hand-written';
+
 /**
- * Debezium's engine in a JVM of its own (pgoutput, its default batches), and batched upserts through JDBC that are written by
- * hand. Kafka, Kafka Connect and Debezium's JDBC sink connector, which most would put there, are left out: a row would pass
- * through more code before it reaches the same JDBC call. Without ledger and history.
+ * Debezium's engine and a sink in one JVM. A Kafka between the two is left out: a row would be written to one more disk and read
+ * from it again, on its way to the same calls. Without ledger and history.
  */
-export function debezium(name: string, stream: Stream): Contestant<Writing> {
+export function debezium(name: string, stream: Stream, sink: Sink): Contestant<Writing> {
   return programmed(name, {
     stream,
     between: 'stands still',
@@ -58,6 +60,7 @@ export function debezium(name: string, stream: Stream): Contestant<Writing> {
               '-cp',
               `${join(built, 'target/classes')}:${join(built, 'target/lib/*')}`,
               'bench.Pipeline',
+              sink,
             ],
             {
               SLOT: slot,
@@ -65,9 +68,9 @@ export function debezium(name: string, stream: Stream): Contestant<Writing> {
               SOURCE_PORT: port,
               SOURCE_USER: username,
               SOURCE_PASSWORD: password,
-              STORE_JDBC_URL:
-                `jdbc:postgresql://${jdbc.host}${jdbc.pathname}?user=${jdbc.username}&password=${jdbc.password}` +
-                '&reWriteBatchedInserts=true',
+              STORE_JDBC_URL: `jdbc:postgresql://${jdbc.host}${jdbc.pathname}?reWriteBatchedInserts=true`,
+              STORE_USER: jdbc.username,
+              STORE_PASSWORD: jdbc.password,
             },
           ),
         close: async () => {
@@ -79,8 +82,18 @@ export function debezium(name: string, stream: Stream): Contestant<Writing> {
   });
 }
 
-/** Built outside of the repository's folders, so that nothing of it is ever packed or searched. */
-async function build(): Promise<void> {
+let building: Promise<void> | undefined;
+
+/**
+ * Once for all contestants, outside of the repository's folders, so that nothing of it is ever packed or searched; and from
+ * nothing, since Maven leaves jars of older versions where they are.
+ */
+function build(): Promise<void> {
+  return (building ??= compile());
+}
+
+async function compile(): Promise<void> {
+  rmSync(built, { recursive: true, force: true });
   cpSync(here, built, { recursive: true });
   await promisify(execFile)('mvn', ['-q', '-B', 'compile'], { cwd: built });
 }
