@@ -7,6 +7,12 @@ import { createRandom } from '../harness/random.ts';
 const little = 'ten superseded rows a key';
 const much = 'as many as asked for';
 
+/**
+ * Turns of ten times the rows. The index of history has a hundred thousand pages where it is long, and a page that is changed for
+ * the first time since a checkpoint is read, and goes whole into the WAL: it is the rate that is asked for, not the first seconds.
+ */
+const timesRows = 10;
+
 /** The work is the merge of batches: neither writer, reader nor queue knows of history. */
 export const growth: Comparison = {
   name: 'growth',
@@ -20,7 +26,7 @@ export const growth: Comparison = {
       warmUp,
       rounds,
       contestants: [facts(little, 10), facts(much, Math.max(1, Math.round(historyRows / keys)))],
-      work: () => corrections.take(rowsPerRound),
+      work: () => corrections.take(rowsPerRound * timesRows),
     });
   },
   ratios: [{ of: much, to: little, atMost: 1 / 0.8 }],
