@@ -74,14 +74,12 @@ export function overrideFold(target: TimelineTarget, { arrived, k, revision }: F
     ),
     superseded as materialized (select * from weighed where ctid is not null and _won <> _stated),
     pieces as materialized (
-      select w.*, lower(_part) as _part_from, upper(_part) as _part_to
-      from weighed w cross join lateral unnest(w._won) as _part
-      where w.ctid is null or w._won <> w._stated
+      select w.*, lower(w._kept) as _part_from, upper(w._kept) as _part_to
+      from (select w.*, unnest(w._won) as _kept from weighed w where w.ctid is null or w._won <> w._stated) as w
     ),
     shadowed as (
-      select w.*, lower(_part) as _part_from, upper(_part) as _part_to
-      from weighed w cross join lateral unnest(w._stated - w._won) as _part
-      where w.ctid is null
+      select w.*, lower(w._lost) as _part_from, upper(w._lost) as _part_to
+      from (select w.*, unnest(w._stated - w._won) as _lost from weighed w where w.ctid is null and w._won <> w._stated) as w
     )`;
 }
 

@@ -60,8 +60,7 @@ export function replaceStanding(target: Target): string {
     )`;
 }
 
-/** A condition: what `replaceStanding` decided is what it did. */
+/** A condition: what `replaceStanding` decided is what it did. What went is counted in `cleared`, which nobody reads where nothing is written. */
 export function allReplaced(target: Target): string {
-  const decided = ['pieces', 'superseded'].map((relation) => `${relation} where _op = 'upsert'`);
-  return allWritten(target, decided, ['written', 'taken_out']);
+  return `exists (select from cleared) and ${allWritten(target, ["pieces where _op = 'upsert'"], ['written'])}`;
 }
