@@ -8,7 +8,7 @@ const little = 'ten superseded rows a key';
 const much = 'as many as asked for';
 
 /**
- * Turns of ten times the rows. The index of history has a hundred thousand pages where it is long, and a page that is changed for
+ * Turns of ten times the rows. Where history is long a key has about a page of its index to itself, and a page that is changed for
  * the first time since a checkpoint is read, and goes whole into the WAL: it is the rate that is asked for, not the first seconds.
  */
 const timesRows = 10;

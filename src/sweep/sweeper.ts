@@ -185,7 +185,8 @@ export function createSweeper(options: SweeperOptions): Sweeper {
     const at = known!;
     horizons.add(now, performance.now());
     const before = missing.length;
-    missing = await stillWithoutEffect(store, missing);
+    // what is put on the queue for want of any job has to be missing indeed
+    missing = await (queueIsEmpty ? withoutEffectOf : stillWithoutEffect)(store, missing);
     const settled = before - missing.length;
     const horizon = atOnce ? now.horizon : horizons.asOf(performance.now() - tuning.graceMs);
     if (horizon !== undefined) at.main.extendTo(horizon);
