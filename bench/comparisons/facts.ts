@@ -19,7 +19,8 @@ const native = 'logical replication of PostgreSQL';
 const decoding = 'decoding alone, rows dropped by pg_recvlogical';
 const tutorial = 'a job and a statement a row (BullMQ)';
 const queue = 'a queue in the source (graphile-worker), merged as emend does';
-const withDebezium = 'Debezium with its JDBC sink';
+const withDebezium = 'Debezium with its JDBC sink, as it comes';
+const withTunedDebezium = 'Debezium with its JDBC sink, tuned';
 const withHandWritten = 'Debezium, batched upserts written by hand';
 
 /** One row in so many rows of a turn is enough for the slowest. */
@@ -51,7 +52,11 @@ function contestantsOf(
     jobQueue(queue, stream),
     tutorialDesign(tutorial, stream, Math.ceil(rows / tutorialOneIn)),
     ...(hasJava()
-      ? [debezium(withDebezium, stream, 'jdbc-sink'), debezium(withHandWritten, stream, 'hand-written')]
+      ? [
+          debezium(withDebezium, stream, 'jdbc-sink'),
+          debezium(withTunedDebezium, stream, 'jdbc-sink-tuned'),
+          debezium(withHandWritten, stream, 'hand-written'),
+        ]
       : []),
   ];
 }
@@ -82,6 +87,7 @@ function facts(name: string, title: string, mix: Mix): Comparison {
       { of: emend, to: queue },
       { of: emend, to: tutorial, atMost: 1 / 8 },
       { of: emend, to: withDebezium, atMost: 1 / 3, mayLack: true },
+      { of: emend, to: withTunedDebezium, mayLack: true },
       { of: emend, to: withHandWritten, mayLack: true },
       { of: `${emend}: CPU of the reader`, atMost: 8, mayLack: true },
     ],

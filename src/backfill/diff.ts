@@ -2,7 +2,7 @@ import type { ClientBase } from 'pg';
 import { ident, identList } from '../db/identifier.ts';
 import type { Column, FactsTarget, Target, TimelineTarget } from '../change/target.ts';
 import { foldSql } from '../merge/merge-sql.ts';
-import { stagedRows } from '../merge/arrived.ts';
+import { stagedNumbers, stagedRows } from '../merge/arrived.ts';
 import { sameKey, sameValue } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import type { BackfillTarget } from './promotion.ts';
@@ -98,7 +98,12 @@ function becauseSql(target: Target): string {
 /** CTEs that end with `changed`. $1 is the backfill. */
 function changedSql(target: Target, revision: number): string {
   // K decides nothing about what changes
-  const form = { arrived: stagedRows(target, '$1'), k: `'infinity'::timestamptz`, revision };
+  const form = {
+    arrived: stagedRows(target, '$1'),
+    numbers: stagedNumbers(target, '$1'),
+    k: `'infinity'::timestamptz`,
+    revision,
+  };
   return `${foldSql(target, form)},
     ${target.kind === 'timeline' ? changedParts(target) : changedKeys(target)}`;
 }

@@ -2,7 +2,7 @@ import type { ClientBase, Pool, PoolClient } from 'pg';
 import type { Target } from '../change/target.ts';
 import { identList } from '../db/identifier.ts';
 import { sqlState, verdictOf } from '../db/sqlstate.ts';
-import { stagedRows } from '../merge/arrived.ts';
+import { stagedNumbers, stagedRows } from '../merge/arrived.ts';
 import { withinFence as fenced } from '../merge/fence.ts';
 import { mergeSql } from '../merge/merge-sql.ts';
 import { announceK0, takeK } from '../store/clock.ts';
@@ -54,7 +54,12 @@ export function stagedKeys(target: Target): string {
  */
 export async function mergeStaged(client: ClientBase, promotion: Promotion, k: string): Promise<void> {
   await inWorkableOrder(client, promotion.targets, async ({ target, revision }) => {
-    const form = { arrived: stagedRows(target, '$2'), k: '$1::timestamptz', revision };
+    const form = {
+      arrived: stagedRows(target, '$2'),
+      numbers: stagedNumbers(target, '$2'),
+      k: '$1::timestamptz',
+      revision,
+    };
     await client.query(mergeSql(target, form), [k, promotion.backfill]);
     await requireAsStated(client, target, promotion.backfill);
     await client.query(`delete from ${ownObject(target, 'staged')} where _backfill = $1`, [

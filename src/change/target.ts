@@ -36,6 +36,7 @@ interface TargetBase {
   readonly name: string;
   readonly schema: string;
   readonly table: string;
+  readonly isPartitioned: boolean;
   readonly key: readonly Column[];
   /** All other columns of the user, in the table's order. Contains the version column, if there is one. */
   readonly values: readonly Column[];

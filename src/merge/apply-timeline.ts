@@ -17,8 +17,8 @@ export function applyTimeline(target: TimelineTarget): string {
     -- law 4: what a correction did not win when it was told is kept too
     shadows as (
       insert into ${ownObject(target, 'shadow')} (${columns.key()}, ${f}, ${t}${columns.values()}, _op, _version, _known_from, _backfill)
-      select ${columns.key('s')}, s._part_from, s._part_to${columns.values('s')}, s._op, s._version, told.k, s._backfill
-      from shadowed s cross join told
+      select ${columns.key('s')}, s._part_from, s._part_to${columns.values('s')}, s._op, s._version, (select k from told), s._backfill
+      from shadowed s
     ),
     ${recordMerged(target)}
     select count(*) as rows from merged where ${allReplaced(target)}`;

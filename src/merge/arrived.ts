@@ -80,6 +80,11 @@ export function stagedRows(target: Target, parameter: string): string {
   return `select ${columns}\nfrom ${ownObject(target, 'staged')}\nwhere _backfill = ${parameter}`;
 }
 
+/** `select` of their `_id`, with the same parameter. */
+export function stagedNumbers(target: Target, parameter: string): string {
+  return `select _id from ${ownObject(target, 'staged')} where _backfill = ${parameter}`;
+}
+
 /** The columns of a log row that are in its digest, in order. */
 export function digestColumns(target: Target): readonly string[] {
   return ['_id', '_op', ...statedColumns(target).map(({ name }) => name)];
@@ -167,10 +172,13 @@ export function stageTextsSql(
 export function arrivedRows(target: Target, first = 1, further: readonly string[] = []): string {
   const columns = arrivingColumns(target);
   const casts = columns.map((column) => `${typed(target, column, first)} as ${ident(column.name)}`);
-  return [
-    `select ${[...casts, ...further].join(', ')}`,
-    `from unnest(${textArrays(first, columns.length)}) as a (${columns.map(({ name }) => ident(name)).join(', ')})`,
-  ].join('\n');
+  return `select ${[...casts, ...further].join(', ')}\nfrom (${texts(columns, first)}) as a`;
+}
+
+/** `select` of their `_id`, with the same parameters: asked before anything else of them is read. */
+export function arrivedNumbers(target: Target): string {
+  const place = arrivingColumns(target).findIndex(({ name }) => name === '_id') + 1;
+  return `select unnest($${place}::text[])::bigint as _id`;
 }
 
 /** The end of a period in the axis form; an end that the log left out is open. */
@@ -198,6 +206,7 @@ function uniformParameter(target: Target, name: string, first: number): number {
   return first + arrivingColumns(target).length + uniformColumns.indexOf(name);
 }
 
-function textArrays(first: number, count: number): string {
-  return Array.from({ length: count }, (_, index) => `$${first + index}::text[]`).join(', ');
+/** `select` of the texts, side by side. Not `from unnest(…)`: that puts each array down as a table of its own first. */
+function texts(columns: readonly { name: string }[], first: number): string {
+  return `select ${columns.map(({ name }, index) => `unnest($${first + index}::text[]) as ${ident(name)}`).join(', ')}`;
 }

@@ -5,9 +5,9 @@ import { sameKey } from '../store/equality.ts';
 import { ownObject, targetTable } from '../store/names.ts';
 import { columnLists } from './column-lists.ts';
 import type { FoldForm } from './fold-form.ts';
-import { anyTombstone, lookUp, placedIn } from './look-up.ts';
+import { anyTombstone, inPlaceOf, lookUp, placedIn } from './look-up.ts';
 import { freshRows, recordMerged } from './record-merged.ts';
-import { allWritten } from './require-written.ts';
+import { allWritten, countOf } from './require-written.ts';
 
 /**
  * The fold of corrections of facts into what stands, as common table expressions.
@@ -15,15 +15,14 @@ import { allWritten } from './require-written.ts';
  * Of all claims on a key, the one that stands and those that arrived, the greatest version wins (law 1). A standing
  * retraction is a claim like any other: without it a late, lower upsert would bring a retracted key back.
  */
-export function factsFold(target: FactsTarget, { arrived, k, revision }: FoldForm): string {
+export function factsFold(target: FactsTarget, form: FoldForm): string {
   const columns = columnLists(target);
 
   return `
-    arrived as materialized (${arrived}),
-    ${freshRows(target, revision)},
-    told as materialized (select ${k} as k),
+    ${freshRows(target, form)},
+    told as materialized (select ${form.k} as k),
     reach as materialized (select distinct ${columns.key()} from fresh),
-    standing as materialized (
+    standing as (
       select s.*
       from reach r
       ${lookUp(
@@ -50,8 +49,10 @@ export function factsFold(target: FactsTarget, { arrived, k, revision }: FoldFor
     ),
     -- law 1: the greatest version has the key
     weighed as materialized (
-      select c.*, row_number() over newest_first = 1 as _won, first_value(c._op) over newest_first as _winning_op,
-        count(c.ctid) over newest_first > 0 as _restates
+      select row_number() over newest_first = 1 as _won, first_value(c._op) over newest_first as _winning_op,
+        -- where the row of the key stands
+        max(c.tableoid) filter (where c._op = 'upsert') over newest_first as _table, max(c.ctid) filter (where c._op = 'upsert') over newest_first as _place,
+        c.*
       from claims c
       window newest_first as (
         partition by ${columns.key('c')} order by ${columns.newestFirst('c')}
@@ -68,59 +69,84 @@ export function applyFacts(target: FactsTarget): string {
   const columns = columnLists(target);
   const leaving = "superseded where _op = 'upsert' and _winning_op <> 'upsert'";
   return `
+    -- what there is none of is not looked for row by row
+    decided as materialized (
+      select count(*) filter (where _op = 'upsert') as rows, count(*) filter (where _op = 'upsert' and _place is not null) as restated,
+        count(*) filter (where _op <> 'upsert') as tombstones
+      from pieces
+    ),
     history as (
       insert into ${ownObject(target, 'history')} (${columns.all()}, _version, _known_from, _known_to, _backfill)
-      select ${columns.all('s')}, s._version, s._known_from, told.k, s._backfill
-      from superseded s cross join told
+      select ${columns.all('s')}, s._version, s._known_from, (select k from told), s._backfill
+      from superseded s
       where s._op = 'upsert'
     ),
     tombstones_closed as (
       update ${ownObject(target, 'tombstone')} p set _known_to = (select k from told)
-      where ${placedIn("superseded where _op <> 'upsert'")}
+      where ${anyTombstone(target)} and ${placedIn("superseded where _op <> 'upsert'")}
       returning 1
     ),
     taken_out as (
       delete from ${targetTable(target)} p
-      where ${placedIn(leaving)}
+      using superseded s
+      where s._op = 'upsert' and s._winning_op <> 'upsert' and ${inPlaceOf('s')}
       returning 1
     ),
-    -- nothing stands of the key, and its lock is held: what would look for a conflict again costs a third of the insert
+    -- by place, as is known of each key under its lock: what would look for a conflict again costs a third of the insert
     added as (
       insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)
-      select ${columns.all('w')}, w._version, told.k, w._backfill
-      from pieces w cross join told
-      where w._op = 'upsert' and not w._restates
+      select ${columns.all('w')}, w._version, (select k from told), w._backfill
+      from pieces w
+      where w._op = 'upsert' and w._place is null
       returning 1
     ),
-    restated as (
-      insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)
-      select ${columns.all('w')}, w._version, told.k, w._backfill
-      from pieces w cross join told
-      where w._op = 'upsert' and w._restates
-      -- the key too: of equal keys with different texts (citext, numeric) the winner's is shown, not the first one's
-      on conflict (${columns.key()}) do update set
-        ${userColumns(target)
-          .map(({ name }) => `${ident(name)} = excluded.${ident(name)}`)
-          .join(', ')},
-        _version = excluded._version, _known_from = excluded._known_from, _backfill = excluded._backfill
-      returning 1
-    ),
+    restated as (${target.isPartitioned ? restatedByKey(target) : restatedInPlace(target)}),
     tombstones as (
       insert into ${ownObject(target, 'tombstone')} (${columns.key()}${columns.version()}, _op, _version, _known_from, _backfill)
-      select ${columns.key('w')}${columns.version('w')}, w._op, w._version, told.k, w._backfill
-      from pieces w cross join told
+      select ${columns.key('w')}${columns.version('w')}, w._op, w._version, (select k from told), w._backfill
+      from pieces w
       -- the closed one first: the index holds one standing retraction a key
-      where w._op <> 'upsert' and (select count(*) from tombstones_closed) >= 0
+      where w._op <> 'upsert' and (select tombstones from decided) > 0 and (select count(*) from tombstones_closed) >= 0
     ),
     -- law 4: a correction that did not win when it was told is kept too
     shadows as (
       insert into ${ownObject(target, 'shadow')} (${columns.all()}, _op, _version, _known_from, _backfill)
-      select ${columns.all('w')}, w._op, w._version, told.k, w._backfill
-      from weighed w cross join told
+      select ${columns.all('w')}, w._op, w._version, (select k from told), w._backfill
+      from weighed w
       where w.ctid is null and not w._won
     ),
     ${recordMerged(target)}
     select count(*) as rows
     from merged
-    where ${allWritten(target, ["pieces where _op = 'upsert'", leaving], ['added', 'restated', 'taken_out'])}`;
+    where ${allWritten(target, `(select rows from decided) + ${countOf(leaving)}`, ['added', 'restated', 'taken_out'])}`;
+}
+
+/** The key too: of equal keys with different texts (citext, numeric) the winner's is shown, not the first one's. */
+function restatedInPlace(target: FactsTarget): string {
+  return `
+      update ${targetTable(target)} p
+      set ${userColumns(target)
+        .map(({ name }) => `${ident(name)} = w.${ident(name)}`)
+        .join(', ')},
+        _version = w._version, _known_from = (select k from told), _backfill = w._backfill
+      from pieces w
+      where w._op = 'upsert' and w._place is not null and p.ctid = w._place and p.tableoid = w._table
+        and (select restated from decided) > 0
+      returning 1`;
+}
+
+/** The same where each partition has a row at a place: the insert finds the one that it is. */
+function restatedByKey(target: FactsTarget): string {
+  const columns = columnLists(target);
+  return `
+      insert into ${targetTable(target)} (${columns.all()}, _version, _known_from, _backfill)
+      select ${columns.all('w')}, w._version, (select k from told), w._backfill
+      from pieces w
+      where w._op = 'upsert' and w._place is not null and (select restated from decided) > 0
+      on conflict (${columns.key()}) do update set
+        ${userColumns(target)
+          .map(({ name }) => `${ident(name)} = excluded.${ident(name)}`)
+          .join(', ')},
+        _version = excluded._version, _known_from = excluded._known_from, _backfill = excluded._backfill
+      returning 1`;
 }

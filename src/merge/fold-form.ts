@@ -2,6 +2,8 @@
 export interface FoldForm {
   /** `select` of the rows to fold, typed, their ends in the axis form: `arrivedRows`, or `stagedRows`. */
   readonly arrived: string;
+  /** `select` of their `_id`: `arrivedNumbers`, or `stagedNumbers`. */
+  readonly numbers: string;
   /** The expression of K. */
   readonly k: string;
   /** The revision of the target's objects that the statement is made for. */

@@ -66,12 +66,12 @@ export function foldFreed(target: TimelineTarget): string {
       where r._op <> 'upsert' and ${anyTombstone(target)}
     ),
     superseded as materialized (
-      select * from freed
+      select *, false as _keeps_start from freed
       union all
-      select * from neighbours
+      select *, false from neighbours
     ),
     pieces as materialized (
-      select p.*, lower(_part) as _part_from, upper(_part) as _part_to
+      select p.*, lower(_part) as _part_from, upper(_part) as _part_to, false as _in_place, null::oid as tableoid, null::tid as ctid
       from (
         select distinct on (p._version) p.*, range_agg(p._range) over (partition by p._version) as _ranges
         from (

@@ -20,6 +20,15 @@ export function anyTombstone(target: Target): string {
 }
 
 /**
+ * Whether `p` is the row at the place that `alias` has. The table too, because partitions use the same places. And no more than that: by
+ * place is the only way to join by it, since `enable_seqscan` is off (`mergeSettings`); with the key beside it, a plan that was made
+ * while the table was empty reads the whole index.
+ */
+export function inPlaceOf(alias: string): string {
+  return `p.ctid = ${alias}.ctid and p.tableoid = ${alias}.tableoid`;
+}
+
+/**
  * Whether `p` is one of the rows whose `tableoid, ctid` a relation has. By place, for the speed of it; the table too, because
  * partitions use the same places. `is true` keeps the second condition out of a join, which is quadratic where the planner
  * takes thousands of rows for a few.

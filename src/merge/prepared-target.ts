@@ -2,7 +2,7 @@ import type { ClientBase, Pool } from 'pg';
 import type { LogRows } from '../change/batch.ts';
 import type { Target } from '../change/target.ts';
 import { requireSameIdentity } from '../store/contract.ts';
-import { arrivedParameters, arrivedRows, columnsGained } from './arrived.ts';
+import { arrivedNumbers, arrivedParameters, arrivedRows, columnsGained } from './arrived.ts';
 import { mergeSql } from './merge-sql.ts';
 
 /** A target with the statement that merges into it. */
@@ -34,7 +34,12 @@ export async function prepareTargets(
       const { number, revision } = migrated.get(target.name)!;
       const name = `emend ${verb} ${target.name} ${revision}`;
       // law 9: the only cast between the log and the store
-      const sql = mergeSql(target, { arrived: arrivedRows(target), k, revision });
+      const sql = mergeSql(target, {
+        arrived: arrivedRows(target),
+        numbers: arrivedNumbers(target),
+        k,
+        revision,
+      });
       return [target.name, { target, number, revision, name, sql }];
     }),
   );

@@ -1,5 +1,6 @@
 import type { Target } from '../change/target.ts';
 import { literal } from '../db/identifier.ts';
+import type { FoldForm } from './fold-form.ts';
 
 /**
  * Law 6: the common table expressions that record the effect in the statement, and so in the transaction, that makes it.
@@ -10,15 +11,14 @@ export function recordMerged(target: Target): string {
   return `
     merged as (
       insert into emend.ledger_recent (_id, target, told_at, _nonce, _recorded_at, _backfill, _actor, _reason)
-      select f._id, ${name}, told.k, f._nonce, f._recorded_at, f._backfill, f._actor, f._reason
-      from fresh f cross join told
+      select f._id, ${name}, (select k from told), f._nonce, f._recorded_at, f._backfill, f._actor, f._reason
+      from fresh f
       returning 1
     ),
     -- the floor of the next K
     counted as (
       insert into emend.merge (told_at, target, rows)
-      select told.k, ${name}, (select count(*) from merged)
-      from told
+      select (select k from told), ${name}, (select count(*) from merged)
       where exists (select from fresh)
     ),
     -- law 5: a number that the ledger has of another row was given out twice, by a source that lost the first one
@@ -32,27 +32,34 @@ export function recordMerged(target: Target): string {
 }
 
 /**
- * Law 6: rows that are in the ledger, or twice in the job, have had their effect. Reads `arrived`.
+ * Law 6: rows that are in the ledger, or twice in the job, have had their effect.
  *
  * The statement lists the columns of one revision of the target, and is refused under another (EM001).
  */
-export function freshRows(target: Target, revision: number): string {
+export function freshRows(target: Target, { arrived, numbers, revision }: FoldForm): string {
+  const sameRevision = `emend.require_revision(${literal(target.name)}, ${revision})`;
   return `
-    between as materialized (select min(a._id) as first_id, max(a._id) as last_id from arrived a),
-    -- whether the ledger has anything near: most batches are of new numbers, and need no look-up
+    between as materialized (
+      select min(a._id) as first_id, max(a._id) as last_id, count(*) > count(distinct a._id) as twice from (${numbers}) as a
+    ),
+    -- whether a row may have had its effect: most batches are of new numbers, and need no look-up
     met as materialized (
-      select exists (select from emend.ledger_recent l where l._id between b.first_id and b.last_id)
+      select b.twice
+        or exists (select from emend.ledger_recent l where l._id between b.first_id and b.last_id)
         or exists (select from emend.ledger_block l where l.from_id between b.first_id / 4096 * 4096 and b.last_id) as any
       from between b
     ),
     known as materialized (
       -- a look-up for each row, as in lookUp, and never a join with the whole ledger
-      select a.*,
-        case when (select m.any from met m) then (select l._nonce from emend.ledger_at(a._id) l) end as merged_nonce
-      from arrived a
-      where emend.require_revision(${literal(target.name)}, ${revision})
+      select a.*, (select l._nonce from emend.ledger_at(a._id) l) as merged_nonce
+      from (${arrived}) as a
+      where ${sameRevision} and (select m.any from met m)
     ),
     fresh as materialized (
-      select distinct on (k._id) k.* from known k where k.merged_nonce is null order by k._id
+      select a.*, null::bigint as merged_nonce
+      from (${arrived}) as a
+      where ${sameRevision} and not (select m.any from met m)
+      union all
+      (select distinct on (k._id) k.* from known k where k.merged_nonce is null order by k._id)
     )`;
 }

@@ -64,10 +64,10 @@ function refoldKeys(target: Target): string {
     asked as materialized (select distinct ${columnLists(target).key()} from freed),
     ${foldAsked(target)},
     superseded as materialized (
-      select s.* from standing s left join desired d on ${samePiece(target)} where d._version is null
+      select s.*, false as _keeps_start from standing s left join desired d on ${samePiece(target)} where d._version is null
     ),
     pieces as materialized (
-      select d.* from desired d left join standing s on ${samePiece(target)} where s._version is null
+      select d.*, false as _in_place from desired d left join standing s on ${samePiece(target)} where s._version is null
     )`;
 }
 

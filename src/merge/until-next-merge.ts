@@ -15,7 +15,7 @@ import { freshRows } from './record-merged.ts';
  * a start with nothing; a withdrawal says that there is no start here, and what held before runs on. It stands as a tombstone
  * of no length, so that lower versions of its start stay out.
  */
-export function untilNextFold(target: TimelineTarget, { arrived, k, revision }: FoldForm): string {
+export function untilNextFold(target: TimelineTarget, form: FoldForm): string {
   const columns = columnLists(target);
   const [f, t] = [ident(target.period.from.name), ident(target.period.to.name)];
   const tombstone = ownObject(target, 'tombstone');
@@ -27,9 +27,8 @@ export function untilNextFold(target: TimelineTarget, { arrived, k, revision }: 
               (${starts(tombstone, `b._known_to = 'infinity' and b._op <> 'withdraw' and ${condition}`)})`;
 
   return `
-    arrived as materialized (${arrived}),
-    ${freshRows(target, revision)},
-    told as materialized (select ${k} as k),
+    ${freshRows(target, form)},
+    told as materialized (select ${form.k} as k),
     touched as (
       select ${columns.key()}, min(${f}) as _first_start, max(${f}) as _last_start from fresh group by ${columns.key()}
     ),
@@ -91,10 +90,10 @@ export function untilNextFold(target: TimelineTarget, { arrived, k, revision }: 
       from ranked r
     ),
     superseded as materialized (
-      select * from weighed where ctid is not null and (not _won or _holds_until <> ${t})
+      select w.*, w._won as _keeps_start from weighed w where w.ctid is not null and (not w._won or w._holds_until <> w.${t})
     ),
     pieces as materialized (
-      select w.*, w.${f} as _part_from, w._holds_until as _part_to
+      select w.*, w.${f} as _part_from, w._holds_until as _part_to, w.ctid is not null as _in_place
       from weighed w
       where w._won and (w.ctid is null or w._holds_until <> w.${t})
     ),

@@ -188,6 +188,7 @@ function buildTarget(declaration: TargetDeclaration, table: TableInfo): Target {
   const base = {
     name: declaration.name,
     schema: table.schema,
+    isPartitioned: table.kind === 'p',
     table: table.name,
     key,
     values,

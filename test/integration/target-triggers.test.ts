@@ -87,7 +87,15 @@ describe('a table with a trigger', () => {
       await source(`insert into corrections.prices (product, valid_from, price) values ('T1', '2026-06-01', 2), ('A', '2026-06-01', 2)`);
       await install.wait();
     }, `new.product ^@ 'T'`); // prettier-ignore
-    await withTrigger('before delete on public.states', 'keeps_out', async () => {
+    await withTrigger('before update on public.prices', 'keeps_out', async () => {
+      await source(`insert into corrections.prices (product, valid_from, price) values ('T1', '2026-06-01', 3), ('B', '2026-06-01', 3)`);
+      await install.wait();
+    }, `new.product ^@ 'T'`); // prettier-ignore
+    await withTrigger('before delete on public.prices', 'keeps_out', async () => {
+      await source(`insert into corrections.prices (product, valid_from, price) values ('T1', '2026-01-01', 4), ('B', '2026-01-01', 4)`);
+      await install.wait();
+    }, `old.product ^@ 'T'`); // prettier-ignore
+    await withTrigger('before update on public.states', 'keeps_out', async () => {
       await source(`insert into corrections.states (id, since, state) values ('T1', '2026-06-01', 'b'), ('A', '2026-06-01', 'b')`);
       await install.wait();
     }, `old.id ^@ 'T'`); // prettier-ignore
@@ -97,11 +105,11 @@ describe('a table with a trigger', () => {
       { target: 'orders', sqlstate, reason },
       { target: 'orders', sqlstate, reason },
       { target: 'orders', sqlstate, reason },
-      {
+      ...Array.from({ length: 3 }, () => ({
         target: 'prices',
         sqlstate,
         reason: expect.stringMatching(/^. of . changes to .* not made as stated/),
-      },
+      })),
       { target: 'states', sqlstate, reason },
     ]);
     expect(await store(`select id, amount from public.orders order by id`)).toEqual([
@@ -111,6 +119,7 @@ describe('a table with a trigger', () => {
     ]);
     expect(await store(`select product, price from public.prices order by product`)).toEqual([
       { product: 'A', price: '2' },
+      { product: 'B', price: '4' },
       { product: 'T1', price: '1' },
     ]);
     expect(await store(`select id, state from public.states order by id`)).toEqual([

@@ -21,6 +21,7 @@ const prices: Target = {
   version: null,
   eventTime: null,
   checks: [],
+  isPartitioned: false,
 };
 
 describe('--key', () => {

@@ -27,8 +27,8 @@ export function hasJava(): boolean {
   }
 }
 
-/** Debezium's own JDBC sink connector, or the same calls of JDBC for this one table. */
-type Sink = 'jdbc-sink' | 'hand-written';
+/** Debezium's own JDBC sink connector, with its default settings or with better ones, or the same calls of JDBC for this one table. */
+type Sink = 'jdbc-sink' | 'jdbc-sink-tuned' | 'hand-written';
 
 /**
  * Debezium's engine and a sink in one JVM. A Kafka between the two is left out: a row would be written to one more disk and read
@@ -68,7 +68,7 @@ export function debezium(name: string, stream: Stream, sink: Sink): Contestant<W
               SOURCE_PORT: port,
               SOURCE_USER: username,
               SOURCE_PASSWORD: password,
-              STORE_JDBC_URL: `jdbc:postgresql://${jdbc.host}${jdbc.pathname}?reWriteBatchedInserts=true`,
+              STORE_JDBC_URL: `jdbc:postgresql://${jdbc.host}${jdbc.pathname}`,
               STORE_USER: jdbc.username,
               STORE_PASSWORD: jdbc.password,
             },

@@ -26,7 +26,7 @@ final class HandWritten implements Sink {
   private final PreparedStatement upsert;
 
   HandWritten(String url, String user, String password) throws SQLException {
-    store = DriverManager.getConnection(url, user, password);
+    store = DriverManager.getConnection(url + "?reWriteBatchedInserts=true", user, password);
     store.setAutoCommit(false);
     upsert = store.prepareStatement(UPSERT);
   }

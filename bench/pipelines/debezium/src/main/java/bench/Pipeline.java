@@ -43,9 +43,12 @@ public final class Pipeline {
     String user = System.getenv("STORE_USER");
     String password = System.getenv("STORE_PASSWORD");
     return switch (name) {
-      case "jdbc-sink" -> new JdbcSink(url, user, password);
+      case "jdbc-sink" -> JdbcSink.asItComes(url, user, password);
+      case "jdbc-sink-tuned" -> JdbcSink.tuned(url, user, password);
       case "hand-written" -> new HandWritten(url, user, password);
-      default -> throw new IllegalArgumentException(name + " is no sink; there is jdbc-sink, hand-written");
+      default ->
+          throw new IllegalArgumentException(
+              name + " is no sink; there is jdbc-sink, jdbc-sink-tuned, hand-written");
     };
   }
 
