@@ -264,18 +264,19 @@ create function emend.lock_keys(of_number integer, hashes bigint[]) returns void
 language plpgsql
 as $$
 declare
+  -- hashes come as often as their keys do
+  distinct_keys constant integer[] := array(select distinct (hash >> 32)::integer as key from unnest(hashes) as hash order by key);
   buckets constant integer := x'656d0000'::integer + of_number;
   keys constant integer := x'656c0000'::integer + of_number;
   at_most constant bigint := current_setting('max_locks_per_transaction')::bigint * current_setting('max_connections')::bigint / 16;
 begin
-  if cardinality(hashes) <= at_most and exists (
+  if cardinality(distinct_keys) <= at_most and exists (
     select from generate_series(1, 8) as place
     where pg_try_advisory_xact_lock(x'656e0003'::integer, place)
   ) then
     perform count(pg_advisory_xact_lock_shared(buckets, bucket))
     from (select distinct (hash & 255)::integer as bucket from unnest(hashes) as hash order by bucket offset 0) as b;
-    perform count(pg_advisory_xact_lock(keys, key))
-    from (select distinct (hash >> 32)::integer as key from unnest(hashes) as hash order by key offset 0) as k;
+    perform count(pg_advisory_xact_lock(keys, key)) from unnest(distinct_keys) as key;
   else
     perform count(pg_advisory_xact_lock(buckets, bucket))
     from (select distinct (hash & 255)::integer as bucket from unnest(hashes) as hash order by bucket offset 0) as b;

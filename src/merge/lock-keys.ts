@@ -38,12 +38,11 @@ export function keyHash(key: readonly Column[], alias: string): string {
 
 function lockSql(key: readonly Column[]): string {
   const casts = key.map(({ name, baseType }) => `a.${ident(name)}::${baseType} as ${ident(name)}`).join(', ');
-  const arrays = key.map((_, index) => `$${index + 3}::text[]`).join(', ');
-  const columns = key.map(({ name }) => ident(name)).join(', ');
+  const texts = key.map(({ name }, index) => `unnest($${index + 3}::text[]) as ${ident(name)}`).join(', ');
   return `
     select pg_advisory_xact_lock_shared($1::int, ${objectsLock}),
       emend.lock_keys($2::int, array(
-        select distinct ${keyHash(key, 'k')}
-        from (select ${casts} from unnest(${arrays}) as a (${columns})) as k
+        select ${keyHash(key, 'k')}
+        from (select ${casts} from (select ${texts}) as a) as k
       ))`;
 }
