@@ -247,29 +247,23 @@ it('a row that was taken out of the log does not keep back the others of its bat
     maxQueueBytes,
   });
   const reader = await install.start('reader');
-  await write(install, 1, 5_000);
-  await eventually(async () => expect((await readForms(install)).byReference).toBeGreaterThan(0));
-  // the queue is known to be full, by what it says itself
-  await sleep(1_000);
-  const { byReference } = await readForms(install);
-  await write(install, 5_001, 10_000);
-  await eventually(async () =>
-    expect((await readForms(install)).byReference).toBeGreaterThan(byReference + 2),
-  );
+  await write(install, 1, 10_000);
+  await eventually(async () => expect((await readForms(install)).byReference).toBeGreaterThan(2));
   await reader.stop();
   const owner = await install.source.connect();
   await owner.query('set session_replication_role = replica');
-  await owner.query('delete from corrections.orders where id in (1500, 9500)');
+  // one of each batch: those that went by value bring it all the same
+  await owner.query('delete from corrections.orders where id % 1000 = 500');
   owner.release(true);
   await install.start('worker');
   await eventually(
     async () => {
       const { rows } = await install.store.query(
-        `select count(*)::text as rows, (count(*) filter (where id = 9500))::text as gone from public.orders`,
+        `select (count(*) filter (where id % 1000 <> 500))::text as others, (count(*) filter (where id % 1000 = 500))::text as gone
+         from public.orders`,
       );
-      // the first two batches went by value
-      expect(rows[0]).toMatchObject({ gone: '0' });
-      expect(Number(rows[0].rows)).toBeGreaterThanOrEqual(9_998);
+      expect(rows[0].others).toBe('9990');
+      expect(Number(rows[0].gone)).toBeLessThan(10);
     },
     { timeoutMs: 30_000 },
   );
