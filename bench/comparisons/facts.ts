@@ -87,7 +87,7 @@ function facts(name: string, title: string, mix: Mix): Comparison {
       { of: emend, to: queue },
       { of: emend, to: tutorial, atMost: 1 / 8 },
       { of: emend, to: withDebezium, atMost: 1 / 3, mayLack: true },
-      { of: emend, to: withTunedDebezium, mayLack: true },
+      { of: emend, to: withTunedDebezium, atMost: 1 / 3, mayLack: true },
       { of: emend, to: withHandWritten, mayLack: true },
       { of: `${emend}: CPU of the reader`, atMost: 8, mayLack: true },
     ],
