@@ -20,6 +20,7 @@ import { halve } from './halve.ts';
 import { lockKeys } from './lock-keys.ts';
 import { mergeRows, prepareTargets, readDefaults } from './prepared-target.ts';
 import type { Defaults, PreparedTarget } from './prepared-target.ts';
+import { notAsDecided } from './require-written.ts';
 import { takeKeys } from './take-keys.ts';
 import { createTurns } from './turns.ts';
 import type { Turn } from './turns.ts';
@@ -82,6 +83,9 @@ async function mergeBatch(work: Work, parts: readonly Part[]): Promise<void> {
 /**
  * A row that a foreign key keeps out may only be early: its partner is in the same batch, or in one at work elsewhere. It is
  * tried again after the rest of its batch, and with its batch, by the queue, until it is so old; then it is set aside.
+ *
+ * A row that the table did not take as decided (`notAsDecided`) is tried again once: others may have changed what stood there while
+ * the merge waited for them, and its place is another one now. If it was a trigger, it is so again.
  */
 const foreignKeyViolation = '23503';
 const foreignKeyGraceMs = 10_000;
@@ -100,7 +104,8 @@ async function mergeParts(work: Work, parts: readonly Part[], attempt: 'first' |
   } catch (error) {
     if (verdictOf(error) !== 'halve') throw error;
     const isForeignKey = sqlState(error) === foreignKeyViolation;
-    if (isForeignKey && attempt === 'first' && parts.length === 1) return [...parts];
+    const mayHaveChanged = isForeignKey || sqlState(error) === notAsDecided;
+    if (mayHaveChanged && attempt === 'first' && parts.length === 1) return [...parts];
     const halves = halve(parts);
     if (halves) {
       const early: Part[] = [];

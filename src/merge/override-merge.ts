@@ -67,7 +67,8 @@ export function overrideFold(target: TimelineTarget, form: FoldForm): string {
     -- laws 1 and 3: of its period, each claim keeps what no higher version covers. What rows are chosen by comes first, here and
     -- below: of a row that is passed over, nothing behind it is taken apart
     weighed as materialized (
-      select c._won <> c._stated as _cut, case when c.ctid is null and c._won <> c._stated then c._stated - c._won end as _lost, c.*
+      select c._won <> c._stated as _cut, case when c.ctid is null and c._won <> c._stated then c._stated - c._won end as _lost,
+        c.tableoid, c.ctid, c._op, ${columns.all('c')}, c._version, c._known_from, c._backfill, c._won
       from (
         select c.*, ${multirange}(${period}) as _stated,
           ${multirange}(${period}) - coalesce(range_agg(${period}) over higher, '{}'::${multirange}) as _won

@@ -2,6 +2,9 @@ import type { Target } from '../change/target.ts';
 import { literal } from '../db/identifier.ts';
 import { targetTable } from '../store/names.ts';
 
+/** SQLSTATE of `emend.require_written`. */
+export const notAsDecided = 'EM005';
+
 /**
  * A condition, once a statement: as many rows of the target were written, and went, as were decided. A trigger of the table that
  * returns null would leave it another one than the log says, in silence (law 8).

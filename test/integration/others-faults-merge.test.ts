@@ -32,6 +32,23 @@ async function contents({ pool }: StoreUnderTest): Promise<unknown> {
   return rows[0];
 }
 
+test('a row that others change while its merge waits for them is no fault of its correction, which is merged and not set aside', async () => {
+  const store = await openStore('meanwhile');
+  const other = await store.pool.connect();
+  onTestFinished(() => other.release(true));
+  await other.query(`begin; update public.a set v = 'of others'`);
+  const merging = store.handle(batchOf(logRows(store.targets[0]!, [{ _id: 11, k: 1, v: 'after' }])), noAbort);
+  await eventually(async () => {
+    const { rowCount } = await store.pool.query(
+      `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+    );
+    expect(rowCount).toBe(1);
+  });
+  await other.query('commit');
+  await merging;
+  expect(await contents(store)).toEqual({ a: 'after', b: 'before', set_aside: '0' });
+});
+
 test.each([
   { what: 'a lock that is not given in time', settings: { lock_timeout: '300' }, code: '55P03' },
   { what: 'a statement that takes too long', settings: { statement_timeout: '300' }, code: '57014' },
